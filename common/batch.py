@@ -1,0 +1,30 @@
+"""A batch: rows drawn from the pool with their observations gathered, as numpy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B sampled rows.
+
+    Attributes:
+        ids: ``(B,)`` int64, absolute row ids (which row it is, for ever).
+        rows: ``(B,)`` of ``spec.row_dtype``; its ``obs``/``next_obs`` columns are frame ids, not data.
+        obs: key -> ``(B, *shape)``, or ``(B, h, *shape)`` when the spec stacks h > 1 frames, oldest first.
+        next_obs: the same for the true last observation of each row's window.
+    """
+
+    ids: Array
+    rows: Array
+    obs: dict[str, Array]
+    next_obs: dict[str, Array]
+
+    def __len__(self) -> int:
+        return len(self.ids)

@@ -1,0 +1,81 @@
+"""A block: m frames and n rows of one lane's consecutive decisions, self-contained and immutable once numbered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.common.errors import BlockRefused
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows with the frames they refer to.
+
+    Attributes:
+        rows: ``(n,)`` of ``spec.row_dtype``; ``obs`` and ``next_obs`` are offsets into the frames, 0..m-1;
+            ``actor``, ``stream`` and ``seq`` are written by whoever numbers the block, not by its maker.
+        frames: key -> ``(m, *shape)``.
+    """
+
+    rows: Array
+    frames: dict[str, Array]
+
+    @property
+    def n_rows(self) -> int:
+        """n, the number of rows."""
+        return len(self.rows)
+
+    @property
+    def n_frames(self) -> int:
+        """m, the number of frames."""
+        return len(next(iter(self.frames.values())))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and frames."""
+        return int(self.rows.nbytes + sum(f.nbytes for f in self.frames.values()))
+
+    def check(self, spec: TransitionSpec) -> None:
+        """Refuse rows that must not enter a pool.
+
+        Raises:
+            BlockRefused: with a countable reason: ``shape``, ``reference``, ``steps``, ``reward``, ``flag``,
+                ``label`` or ``non-finite``.
+        """
+        rows, m = self.rows, self.n_frames
+        if rows.dtype != spec.row_dtype or rows.ndim != 1 or not len(rows):
+            raise BlockRefused("shape", f"rows {rows.shape} of {rows.dtype.itemsize} bytes")
+        if sorted(self.frames) != [o.key for o in spec.obs]:
+            raise BlockRefused("shape", f"observation keys {sorted(self.frames)[:8]}")
+        for o in spec.obs:
+            frame = self.frames[o.key]
+            if frame.shape != (m, *o.shape) or frame.dtype != np.dtype(o.dtype):
+                raise BlockRefused("shape", f"obs.{o.key}: {frame.shape} {frame.dtype}, declared (m, *{o.shape}) {o.dtype}")
+        for name in ("obs", "next_obs"):
+            if (rows[name] < 0).any() or (rows[name] >= m).any():
+                raise BlockRefused("reference", f"{name} points outside the block's {m} frames")
+        steps = rows["steps"]
+        if (steps < 1).any() or (steps > spec.window).any():
+            raise BlockRefused("steps", f"steps must be 1 to {spec.window}")
+        beyond = np.arange(spec.window)[None, :] >= steps[:, None]
+        if (rows["rewards"][beyond] != 0).any():
+            raise BlockRefused("reward", "a reward beyond the executed steps is not zero")
+        for name in ("terminated", "truncated"):
+            if (rows[name] > 1).any():
+                raise BlockRefused("flag", f"{name} must be 0 or 1")
+        if (rows["outcome"] > 2).any() or (rows["source"] > 2).any():
+            raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
+        self._check_finite(spec)
+
+    def _check_finite(self, spec: TransitionSpec) -> None:
+        columns = {name: self.rows[name] for name in ("action", "rewards", "action_age")}
+        floats = {f"obs.{o.key}": self.frames[o.key] for o in spec.obs if o.dtype == "<f4"}
+        for name, values in {**columns, **floats}.items():
+            if not np.isfinite(values).all():
+                raise BlockRefused("non-finite", f"{name} holds NaN or infinity")

@@ -1,0 +1,92 @@
+"""Every exception that headrace raises on purpose, as one tree.
+
+HeadraceError
+├── ConfigError        an option is unknown, mistyped, out of range or impossible with another
+├── SpecError          two sides disagree about shapes, dtypes or policies
+├── WireError          a message may not be accepted (carries a short countable reason)
+├── BlockRefused       an authenticated peer sent rows that may not enter the pool (carries a reason)
+├── SessionRefused     the buffer turned this process away (held id, wrong spec, fenced)
+├── PoolError          the pool cannot do what was asked
+│   ├── PoolLocked     another living process owns the pool directory
+│   ├── PoolTooSmall   fewer rows than the request needs
+│   ├── NoSpace        disk, /dev/shm or cgroup has not enough room
+│   └── PoolDamaged    a file failed its check
+├── CheckpointError    a checkpoint is missing, damaged or of another run
+├── EnvError           an environment could not be made or broke its contract
+└── DeadlineExceeded   a wait ended without what it waited for
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """Root of every error that headrace raises on purpose."""
+
+
+class ConfigError(HeadraceError):
+    """An option is unknown, mistyped, out of range or impossible; the text names key, values and fix."""
+
+
+class SpecError(HeadraceError):
+    """Two sides disagree about a spec or a policy; the text names the field and both values."""
+
+
+class WireError(HeadraceError):
+    """A message that may not be accepted.
+
+    Args:
+        reason: short word that counters are keyed by, such as ``"malformed"``.
+        detail: bounded text for the log.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class BlockRefused(HeadraceError):
+    """Rows of an authenticated peer that may not enter the pool; ``reason`` keys the counter."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class SessionRefused(HeadraceError):
+    """The buffer turned this process away for good; ``reason`` says why in one word."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+class PoolError(HeadraceError):
+    """The pool cannot do what was asked."""
+
+
+class PoolLocked(PoolError):
+    """Another living process owns the pool directory; the text names its pid."""
+
+
+class PoolTooSmall(PoolError):
+    """Fewer rows are stored than the request needs; the text says both numbers."""
+
+
+class NoSpace(PoolError):
+    """Disk, /dev/shm or cgroup has not enough room; the text says how much is needed and free."""
+
+
+class PoolDamaged(PoolError):
+    """A pool file failed its check; the text names the file."""
+
+
+class CheckpointError(HeadraceError):
+    """A checkpoint is missing, damaged, or of another run or format."""
+
+
+class EnvError(HeadraceError):
+    """An environment could not be made, or broke its contract."""
+
+
+class DeadlineExceeded(HeadraceError):
+    """A wait ended without what it waited for; the text says what and for how long."""

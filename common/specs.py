@@ -1,0 +1,187 @@
+"""The transition spec: what one row and one frame look like, agreed in the handshake.
+
+A spec is built once, from the environment's spaces and the window (:mod:`headrace.actor.envs`), and every
+array that crosses a process is checked against it; nothing is guessed from shapes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.common.errors import SpecError
+
+SPEC_VERSION = 1
+FRAME_DTYPES = ("|u1", "|i1", "<u2", "<i2", "<i4", "<i8", "<f4", "|b1")
+ROLES = ("both", "actor", "critic")
+KINDS = ("steps", "chunk")
+SOURCE_POLICY, SOURCE_HUMAN, SOURCE_DEMO = 0, 1, 2
+OUTCOME_UNKNOWN, OUTCOME_SUCCESS, OUTCOME_FAILURE = 0, 1, 2
+MAX_OBS_KEYS = 64
+MAX_FRAME_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class ObsSpec:
+    """One observation key: its array and which networks may see it."""
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: str = "both"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one frame of this key."""
+        return int(np.dtype(self.dtype).itemsize * math.prod(self.shape))
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """The executed action: ``(A,)`` for one action a decision, ``(k, A)`` for a chunk, with bounds per dimension."""
+
+    shape: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def dim(self) -> int:
+        """A, the number of dimensions of one action."""
+        return self.shape[-1]
+
+
+@dataclass(frozen=True)
+class TransitionSpec:
+    """Columns of one row (one decision) and of one frame (one observation).
+
+    Attributes:
+        obs: observation keys, sorted by key.
+        action: executed action, env units.
+        window: K, the largest number of executed env steps that one row covers.
+        kind: ``steps`` when consecutive rows start one env step apart (1-step and n-step rows, which overlap),
+            ``chunk`` when each row covers its own steps.
+        stack: h, the number of frames that one observation refers to, oldest first.
+    """
+
+    obs: tuple[ObsSpec, ...]
+    action: ActionSpec
+    window: int = 1
+    kind: str = "steps"
+    stack: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def row_dtype(self) -> np.dtype[np.void]:
+        """Packed little-endian dtype of one row; on the wire the frame references are offsets in the block."""
+        return np.dtype(
+            [
+                ("obs", "<i8", (self.stack,)),
+                ("next_obs", "<i8", (self.stack,)),
+                ("episode", "<u8"),
+                ("stream", "<u8"),
+                ("seq", "<u8"),
+                ("learner", "<u8"),
+                ("learner_step", "<u8"),
+                ("learner_epoch", "<u4"),
+                ("actor", "<u4"),
+                ("t", "<u4"),
+                ("task", "<u4"),
+                ("action", "<f4", self.action.shape),
+                ("rewards", "<f4", (self.window,)),
+                ("action_age", "<f4"),
+                ("steps", "<u2"),
+                ("terminated", "u1"),
+                ("truncated", "u1"),
+                ("outcome", "u1"),
+                ("health", "u1"),
+                ("source", "u1", (self.window,)),
+            ]
+        )
+
+    @property
+    def frame_nbytes(self) -> int:
+        """Bytes of one observation, all keys."""
+        return sum(o.nbytes for o in self.obs)
+
+    def fresh_steps(self, rows: np.ndarray[Any, Any]) -> int:
+        """Executed env steps that ``rows`` account for: 1 a row for overlapping windows, ``steps`` for chunks."""
+        return len(rows) if self.kind == "steps" else int(rows["steps"].sum(dtype=np.int64))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a message or a manifest."""
+        return {"version": SPEC_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TransitionSpec:
+        """Rebuild a spec from :meth:`to_dict`; raises :class:`SpecError` for anything that is not one."""
+        try:
+            if data["version"] != SPEC_VERSION:
+                raise SpecError(f"spec.version: {data['version']!r}, this build speaks {SPEC_VERSION}")
+            obs = tuple(
+                ObsSpec(str(o["key"]), tuple(int(n) for n in o["shape"]), str(o["dtype"]), str(o["role"])) for o in data["obs"]
+            )
+            a = data["action"]
+            action = ActionSpec(
+                tuple(int(n) for n in a["shape"]), tuple(float(x) for x in a["low"]), tuple(float(x) for x in a["high"])
+            )
+            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpecError(f"not a transition spec: {type(error).__name__}") from error
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the canonical JSON of the spec, in hex."""
+        return fingerprint(self.to_dict())
+
+    def differences(self, other: TransitionSpec) -> list[str]:
+        """Each field in which the two specs differ, with both values (ours first)."""
+        return differences(self.to_dict(), other.to_dict(), "spec")
+
+
+def fingerprint(data: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical JSON of plain values, in hex."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def differences(ours: Any, theirs: Any, path: str) -> list[str]:
+    """Each leaf in which two plain nested values differ, as ``path: ours != theirs``."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        keys = list(dict.fromkeys([*ours, *theirs]))
+        return [d for k in keys for d in differences(ours.get(k), theirs.get(k), f"{path}.{k}")]
+    if isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple)) and len(ours) == len(theirs):
+        return [d for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) for d in differences(a, b, f"{path}[{i}]")]
+    return [] if ours == theirs else [f"{path}: {ours!r} != {theirs!r}"]
+
+
+def _check(spec: TransitionSpec) -> None:
+    if not 1 <= len(spec.obs) <= MAX_OBS_KEYS:
+        raise SpecError(f"spec.obs: {len(spec.obs)} keys, allowed 1 to {MAX_OBS_KEYS}")
+    keys = [o.key for o in spec.obs]
+    if keys != sorted(set(keys)):
+        raise SpecError(f"spec.obs: keys must be distinct and sorted, got {keys}")
+    for o in spec.obs:
+        if o.dtype not in FRAME_DTYPES:
+            raise SpecError(f"spec.obs.{o.key}.dtype: {o.dtype!r} is not one of {', '.join(FRAME_DTYPES)}")
+        if o.role not in ROLES:
+            raise SpecError(f"spec.obs.{o.key}.role: {o.role!r} is not one of {', '.join(ROLES)}")
+        if len(o.shape) > 8 or any(n < 1 for n in o.shape) or o.nbytes > MAX_FRAME_BYTES:
+            raise SpecError(f"spec.obs.{o.key}.shape: {o.shape} is not a bounded positive shape")
+    a = spec.action
+    if len(a.shape) not in (1, 2) or any(n < 1 for n in a.shape) or math.prod(a.shape) > 1 << 20:
+        raise SpecError(f"spec.action.shape: {a.shape}, expected (A,) or (k, A)")
+    if len(a.low) != a.dim or len(a.high) != a.dim:
+        raise SpecError(f"spec.action: {len(a.low)} low and {len(a.high)} high bounds for {a.dim} dimensions")
+    for i, (low, high) in enumerate(zip(a.low, a.high, strict=True)):
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise SpecError(f"spec.action: bounds [{low}, {high}] of dimension {i} must be finite and ordered")
+    if spec.kind not in KINDS:
+        raise SpecError(f"spec.kind: {spec.kind!r} is not one of {', '.join(KINDS)}")
+    if not 1 <= spec.window <= 4096 or not 1 <= spec.stack <= 256:
+        raise SpecError(f"spec.window {spec.window} must be 1 to 4096 and spec.stack {spec.stack} 1 to 256")

@@ -1,0 +1,125 @@
+"""A weight set: one version of a policy's tensors, packed with a manifest and a digest, unpacked whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from headrace.common.errors import WireError
+from headrace.common.specs import fingerprint
+
+Array = np.ndarray[Any, Any]
+WEIGHT_FORMAT = 1
+TENSOR_DTYPES = ("<f4", "<f8", "<f2", "<i8", "<i4", "|u1", "|b1")
+MAX_TENSORS = 65536
+MAX_HEAD_BYTES = 8 << 20
+_MAGIC = b"HRWT"
+
+
+@dataclass(frozen=True)
+class Version:
+    """Which weights: ``(epoch, step)`` orders the versions of one learner; epoch 0 means no weights yet."""
+
+    learner: str
+    epoch: int
+    step: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What versions of one learner are compared by."""
+        return (self.epoch, self.step)
+
+    @property
+    def learner_hash(self) -> int:
+        """64-bit number of the learner id, as stored in each row."""
+        return int.from_bytes(hashlib.sha256(self.learner.encode()).digest()[:8], "little")
+
+
+NO_VERSION = Version("", 0, 0)
+
+
+@dataclass(frozen=True)
+class WeightSet:
+    """Tensors of one policy at one version.
+
+    Attributes:
+        version: who published it and when.
+        policy: plain description from which an actor builds the policy (``type`` and its options).
+        tensors: name -> array, in the order that the learner gives; includes buffers and normaliser statistics.
+    """
+
+    version: Version
+    policy: Mapping[str, Any]
+    tensors: Mapping[str, Array]
+
+    def fingerprint(self) -> str:
+        """Identity of class, tensor names, shapes and dtypes (not of values), in hex."""
+        return policy_fingerprint(self.policy, self.tensors)
+
+    def pack(self) -> bytes:
+        """One self-contained blob: magic, head length, msgpack head, raw tensors, SHA-256 of all before."""
+        arrays = {name: np.ascontiguousarray(t).reshape(t.shape) for name, t in self.tensors.items()}
+        head = msgpack.packb(
+            {
+                "format": WEIGHT_FORMAT,
+                "version": [self.version.learner, self.version.epoch, self.version.step],
+                "policy": dict(self.policy),
+                "tensors": [[name, a.dtype.str, list(a.shape)] for name, a in arrays.items()],
+            }
+        )
+        body = b"".join([_MAGIC, len(head).to_bytes(4, "little"), head, *(a.tobytes() for a in arrays.values())])
+        return body + hashlib.sha256(body).digest()
+
+    @classmethod
+    def unpack(cls, blob: bytes) -> WeightSet:
+        """Rebuild a weight set; arrays are read-only views of ``blob``.
+
+        Raises:
+            WireError: reason ``weights``; nothing is half taken.
+        """
+        if len(blob) < 40 or blob[:4] != _MAGIC or hashlib.sha256(blob[:-32]).digest() != blob[-32:]:
+            raise WireError("weights", "digest does not match")
+        size = int.from_bytes(blob[4:8], "little")
+        if size > min(MAX_HEAD_BYTES, len(blob) - 40):
+            raise WireError("weights", "head is too long")
+        try:
+            head = msgpack.unpackb(blob[8 : 8 + size])
+            learner, epoch, step = head["version"]
+            version = Version(str(learner), int(epoch), int(step))
+            tensors = _tensors(head["tensors"], blob, 8 + size)
+            if head["format"] != WEIGHT_FORMAT or not isinstance(head["policy"], dict):
+                raise WireError("weights", f"format {head['format']!r}, this build reads {WEIGHT_FORMAT}")
+            return cls(version, head["policy"], tensors)
+        except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+            raise WireError("weights", f"malformed head: {type(error).__name__}") from error
+
+
+def policy_fingerprint(policy: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+    """SHA-256 over the policy description and each tensor's name, dtype and shape, in hex."""
+    shapes = [[name, np.dtype(t.dtype).str, list(t.shape)] for name, t in sorted(tensors.items())]
+    return fingerprint({"policy": dict(policy), "tensors": shapes})
+
+
+def _tensors(manifest: Any, blob: bytes, start: int) -> dict[str, Array]:
+    if not isinstance(manifest, list) or len(manifest) > MAX_TENSORS:
+        raise WireError("weights", "bad tensor list")
+    out: dict[str, Array] = {}
+    end = len(blob) - 32
+    for name, dtype, shape in manifest:
+        if dtype not in TENSOR_DTYPES or len(shape) > 8 or any(type(n) is not int or n < 0 for n in shape):
+            raise WireError("weights", "bad tensor entry")
+        count = math.prod(shape)
+        size = count * np.dtype(dtype).itemsize
+        if size > end - start or name in out:
+            raise WireError("weights", "tensor data is cut or named twice")
+        out[str(name)] = np.frombuffer(blob, dtype, count, start).reshape(shape)
+        start += size
+    if start != end:
+        raise WireError("weights", "bytes left over after the last tensor")
+    return out

@@ -1,0 +1,1 @@
+"""The wire: messages, codec, session and sockets."""
