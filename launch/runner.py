@@ -1,0 +1,6 @@
+"""x"""
+def train(config: int) -> int:
+    """T."""
+    return config
+class TrainResult:
+    """T."""
