@@ -6,6 +6,7 @@ set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/launch/setup.sh"
 case ${1:-} in
+  --resume* | -h | --help) ;;
   "" | --*) set -- "$root/examples/pendulum.yaml" "$@" ;;
 esac
 exec "$root/.venv/bin/headrace" train "$@"

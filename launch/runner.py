@@ -1,6 +1,10 @@
 """x"""
+
+
 def train(config: int) -> int:
     """T."""
     return config
+
+
 class TrainResult:
     """T."""

@@ -7,7 +7,7 @@ import sys
 if not getattr(sys.flags, "safe_path", False):
     sys.path.pop(0)  # -m puts the working directory first, where a folder could hide an installed package
 
-from headrace.launch.cli import main  # noqa: E402  # after the path is safe
+from headrace.launch.cli import main  # after the path is safe
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,0 +1,212 @@
+"""The supervisor's decisions, rule by rule, without a process or a clock."""
+
+import pytest
+
+from headrace.launch.supervision import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    MUST_NOT_RESTART,
+    Action,
+    RolePlan,
+    Supervision,
+    SupervisorConfig,
+)
+
+PLANS = [
+    RolePlan("buffer", "buffer"),
+    RolePlan("learner", "learner"),
+    RolePlan("actor-0", "actor"),
+    RolePlan("actor-1", "actor"),
+    RolePlan("evaluator", "evaluator"),
+]
+NAMES = [p.name for p in PLANS]
+CONFIG = SupervisorConfig(restarts=3, restart_window_s=10.0, pause_s=1.0, pause_max_s=3.0, stop_s=10.0)
+
+
+def running(plans=PLANS, config=CONFIG):
+    supervision = Supervision(plans, config)
+    for action in supervision.tick(0.0):
+        assert action.verb == "start"
+        supervision.started(action.role)
+    return supervision
+
+
+def verbs(actions):
+    return [(a.verb, a.role) for a in actions]
+
+
+def test_everything_starts_at_once_and_only_once():
+    supervision = Supervision(PLANS, CONFIG)
+    assert [a.role for a in supervision.tick(0.0)] == NAMES
+    for name in NAMES:
+        supervision.started(name)
+    assert supervision.tick(0.1) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("code", [1, 2, -9, -15])
+def test_a_death_is_answered_by_a_start_after_the_pause(name, code):
+    supervision = running()
+    supervision.exited(name, code, 5.0)
+    assert supervision.tick(5.9) == []
+    assert supervision.tick(6.0) == [Action("start", name)]
+    assert name in supervision.notices()[0]
+
+
+def test_the_pause_doubles_up_to_its_limit():
+    supervision = running(config=SupervisorConfig(restarts=9, restart_window_s=100, pause_s=1.0, pause_max_s=3.0))
+    now, pauses = 0.0, []
+    for _ in range(4):
+        supervision.exited("actor-0", -9, now)
+        start = now
+        while not supervision.tick(now):
+            now += 0.25
+        pauses.append(now - start)
+        supervision.started("actor-0")
+    assert pauses == [1.0, 2.0, 3.0, 3.0]
+
+
+def kill_until_given_up(supervision, name, *, step=2.0, limit=20):
+    now = 0.0
+    for n in range(1, limit):
+        supervision.exited(name, -9, now)
+        if name in supervision.given_up:
+            return n
+        now += step
+        while Action("start", name) not in supervision.tick(now):
+            now += 0.5
+        supervision.started(name)
+    return None
+
+
+def test_the_limit_is_the_declared_one_and_is_named():
+    supervision = running()
+    assert kill_until_given_up(supervision, "actor-0", step=0.0) == 4
+    reason = supervision.given_up["actor-0"]
+    assert "supervisor.restarts 3 within 10 s" in reason
+    assert "4 times" in reason
+    assert "signal 9" in reason
+
+
+def test_deaths_outside_the_window_do_not_count():
+    assert kill_until_given_up(running(), "learner", step=4.0) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("buffer", FAILED), ("learner", FAILED), ("actor-0", ""), ("evaluator", "")],
+    ids=lambda v: v or "goes on",
+)
+def test_who_ends_the_run_when_given_up(name, outcome):
+    supervision = running()
+    supervision.exited(name, MUST_NOT_RESTART, 1.0)
+    assert supervision.outcome == outcome
+    assert supervision.ending == bool(outcome)
+    assert supervision.given_up == {name: f"{name} cannot go on"}
+
+
+def test_the_last_actor_ends_the_run():
+    supervision = running()
+    supervision.exited("actor-0", MUST_NOT_RESTART, 1.0)
+    supervision.exited("actor-1", MUST_NOT_RESTART, 2.0)
+    assert supervision.outcome == FAILED
+    assert "actor-1" in supervision.reason
+
+
+def test_an_actor_that_waits_for_its_restart_counts_as_left():
+    supervision = running()
+    supervision.exited("actor-0", -9, 1.0)
+    supervision.exited("actor-1", MUST_NOT_RESTART, 1.1)
+    assert not supervision.ending
+
+
+def test_exit_zero_is_not_restarted():
+    supervision = running()
+    supervision.exited("actor-0", 0, 1.0)
+    assert supervision.tick(100.0) == []
+    assert not supervision.ending
+
+
+@pytest.mark.parametrize("name", ["learner", "buffer"])
+def test_learner_or_buffer_at_exit_zero_mean_that_the_job_is_done(name):
+    supervision = running()
+    supervision.exited(name, 0, 1.0)
+    assert supervision.outcome == DONE
+
+
+@pytest.mark.parametrize("begin", ["job_done", "stop"])
+def test_an_ordered_end_goes_rank_by_rank(begin):
+    supervision = running()
+    getattr(supervision, begin)(1.0)
+    assert verbs(supervision.tick(1.0)) == [("terminate", n) for n in ("actor-0", "actor-1", "evaluator")]
+    assert supervision.tick(1.1) == []
+    for name in ("evaluator", "actor-1", "actor-0"):
+        assert supervision.tick(1.2) == []
+        supervision.exited(name, 0, 1.3)
+    assert verbs(supervision.tick(1.3)) == [("terminate", "learner")]
+    supervision.exited("learner", 0, 1.4)
+    assert verbs(supervision.tick(1.4)) == [("terminate", "buffer")]
+    assert not supervision.ended
+    supervision.exited("buffer", 0, 1.5)
+    assert supervision.tick(1.5) == []
+    assert supervision.ended
+    assert supervision.outcome == (DONE if begin == "job_done" else INTERRUPTED)
+
+
+def test_a_role_that_ignores_the_request_is_killed_and_the_end_fits_its_budget():
+    supervision = running()
+    supervision.stop(0.0)
+    now = 0.0
+    asked, killed = set(), {}
+    while not supervision.ended:
+        for action in supervision.tick(now):
+            if action.verb == "terminate":
+                asked.add(action.role)
+            else:
+                killed[action.role] = now
+                supervision.exited(action.role, -9, now)
+        now = round(now + 0.1, 3)
+        assert now <= CONFIG.stop_s + 0.5  # three ranks, each seen one tick late
+    assert set(killed) == asked == set(NAMES)
+    assert killed["actor-0"] < killed["learner"] < killed["buffer"]
+
+
+def test_the_second_request_kills_everything_at_once():
+    supervision = running()
+    supervision.stop(1.0)
+    supervision.tick(1.0)
+    supervision.stop(1.1)
+    assert verbs(supervision.tick(1.1)) == [("kill", n) for n in NAMES]
+
+
+def test_one_request_during_the_end_of_a_finished_job_takes_nothing_from_it():
+    supervision = running()
+    supervision.job_done(1.0)
+    supervision.stop(1.1)
+    assert supervision.outcome == DONE
+    assert all(a.verb == "terminate" for a in supervision.tick(1.1))
+
+
+def test_nothing_is_started_during_an_end():
+    supervision = running()
+    supervision.exited("actor-0", -9, 0.9)
+    supervision.stop(1.0)
+    supervision.exited("learner", -9, 1.1)
+    for now in (1.2, 2.0, 50.0):
+        assert all(a.verb != "start" for a in supervision.tick(now))
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("learner", FAILED), ("buffer", FAILED), ("actor-0", DONE), ("evaluator", DONE)])
+def test_a_done_job_needs_a_clean_end_of_learner_and_buffer(name, outcome):
+    supervision = running()
+    supervision.job_done(1.0)
+    supervision.exited(name, 1, 1.1)
+    assert supervision.outcome == outcome
+
+
+def test_a_failure_keeps_its_first_reason():
+    supervision = running()
+    supervision.exited("buffer", MUST_NOT_RESTART, 1.0)
+    supervision.fail("something later", 1.1)
+    assert supervision.reason == "buffer cannot go on"
