@@ -1,0 +1,71 @@
+"""Options of the actor side: which environment, how windows are cut, how an actor process runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.common.config import option
+from headrace.common.errors import ConfigError
+from headrace.common.specs import ROLES
+
+
+@dataclass(frozen=True)
+class WrapperConfig:
+    """One environment wrapper with its arguments."""
+
+    name: str = option(help="a name in gymnasium.wrappers, or module:Class")
+    kwargs: dict[str, Any] = option(factory=dict, help="keyword arguments of the wrapper")
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """The environment, its lanes (parallel episodes of one actor process) and how they reset."""
+
+    # What it is
+    id: str = option(help="a gymnasium id, or module:factory that returns a gymnasium Env or VectorEnv")
+    kwargs: dict[str, Any] = option(factory=dict, help="keyword arguments of gymnasium.make or of the factory")
+    wrappers: tuple[str | WrapperConfig, ...] = option((), help="wrappers, innermost first: a name or {name, kwargs}")
+    max_episode_steps: int | None = option(None, help="truncate episodes here; none keeps the env's own limit", low=1)
+    roles: dict[str, Any] = option(factory=dict, help="observation key -> actor|critic|both; both where not named")
+
+    # How its lanes run
+    lanes: int = option(1, help="parallel episodes in one actor process", low=1, high=4096)
+    vector: str = option("sync", help="step the lanes one after the other, or each in its own process", choices=("sync", "async"))
+    autoreset: str = option(
+        "next_step", help="autoreset mode of the vector env", choices=("next_step", "same_step", "disabled")
+    )
+
+    # When it breaks
+    max_restarts: int = option(10, help="crashes of one lane without a finished episode between them before giving up", low=0)
+    step_timeout_s: float = option(60.0, help="longest wait for one step or reset of async lanes", unit="s", low=0.01)
+
+    def check(self, path: str) -> None:
+        """Refuse what single ranges cannot see."""
+        if not self.id.strip():
+            raise ConfigError(f"{path}.id: empty; name a gymnasium id such as Pendulum-v1, or module:factory")
+        for key, role in self.roles.items():
+            if role not in ROLES:
+                raise ConfigError(f"{path}.roles.{key}: {role!r} is not one of {', '.join(ROLES)}")
+
+
+@dataclass(frozen=True)
+class WindowConfig:
+    """What one row covers."""
+
+    n_step: int = option(1, help="executed env steps in one row (n-step return)", unit="steps", low=1, high=4096)
+    stack: int = option(1, help="frames that one observation stacks", unit="frames", low=1, high=256)
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """One actor process and how many of them this host runs."""
+
+    count: int = option(1, help="actor processes on this host", low=0, high=1024)
+    policy: str = option("auto", help="auto: numpy for the MLP, torch for the rest", choices=("auto", "numpy", "torch"))
+    device: str = option("cpu", help="torch device of a torch policy")
+
+    # How rows leave: a block is cut at whichever comes first
+    block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=65536, resume=True)
+    flush_s: float = option(0.05, help="longest time that a ready row waits for its block to fill", unit="s", low=0, resume=True)
+    outbox_bytes: int = option(64 << 20, help="blocks kept until they are acknowledged", unit="bytes", low=1 << 16, resume=True)
