@@ -62,6 +62,11 @@ class WeightSet:
         """Identity of class, tensor names, shapes and dtypes (not of values), in hex."""
         return policy_fingerprint(self.policy, self.tensors)
 
+    def first_non_finite(self) -> str | None:
+        """Name of the first tensor that holds NaN or infinity, if any does."""
+        floats = ((name, t) for name, t in self.tensors.items() if t.dtype.kind == "f")
+        return next((name for name, t in floats if not np.isfinite(t).all()), None)
+
     def pack(self) -> bytes:
         """One self-contained blob: magic, head length, msgpack head, raw tensors, SHA-256 of all before."""
         arrays = {name: np.ascontiguousarray(t).reshape(t.shape) for name, t in self.tensors.items()}

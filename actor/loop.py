@@ -1,0 +1,218 @@
+"""The actor process: act in the lanes as far as the allowance goes, and hand every step to the uplink."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.assembler import Assembler
+from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.actor.envs import Lanes, LaneStep, make_lanes, make_spec
+from headrace.actor.policy import Policy, RandomPolicy, make_policy
+from headrace.actor.stacking import FrameStack
+from headrace.actor.uplink import Uplink
+from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.errors import DeadlineExceeded
+from headrace.common.process import stop_on_signal, wait_welcome
+from headrace.common.seeds import derive_seed
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import NO_VERSION, Version
+from headrace.common.wire.link import Link, new_hello
+from headrace.common.wire.messages import EpisodeEnd, Goodbye
+from headrace.common.wire.network import NetworkConfig
+
+LOG = logging.getLogger(__name__)
+WAIT_S = 0.02
+DRAIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class ActorSettings:
+    """All that an actor process needs to know."""
+
+    endpoint: str
+    actor_id: str
+    env: EnvConfig
+    window: WindowConfig
+    actor: ActorConfig
+    network: NetworkConfig
+    seed: int
+
+
+def run(settings: ActorSettings, clock: Clock | None = None) -> int:
+    """Act until the buffer or a signal says stop; 0 when everything was handed over.
+
+    Raises:
+        SessionRefused: the id is held, or the spec differs.
+        EnvError: the env cannot be made or keeps crashing.
+        DeadlineExceeded: no session or no weights in ``network.connect_s``.
+    """
+    clock = clock or MonotonicClock()
+    spec = make_spec(settings.env, settings.window)
+    uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
+    hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes)
+    link = Link(hello, uplink, settings.endpoint, settings.network, clock)
+    with stop_on_signal() as stop:
+        link.start()
+        try:
+            welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
+            if welcome is None:
+                return 0
+            lanes = make_lanes(
+                settings.env, settings.window, run_seed=settings.seed, actor=settings.actor_id, epoch=welcome.epoch
+            )
+            try:
+                rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, welcome.epoch, "action"))
+                ActorLoop(settings, spec, lanes, uplink, link, clock, rng).run(stop)
+            finally:
+                lanes.close()
+        finally:
+            link.close(Goodbye(False, "leaving"))
+    return 0
+
+
+class ActorLoop:
+    """One actor's lanes, policy and assemblers."""
+
+    def __init__(
+        self,
+        settings: ActorSettings,
+        spec: TransitionSpec,
+        lanes: Lanes,
+        uplink: Uplink,
+        link: Link,
+        clock: Clock,
+        rng: np.random.Generator,
+    ) -> None:
+        self._settings, self._spec, self._lanes = settings, spec, lanes
+        self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
+        self._assemblers = [Assembler(spec) for _ in range(lanes.count)]
+        self._stack = FrameStack(spec, lanes.count)
+        self._random = RandomPolicy(spec, lanes.count)
+        self._policy: Policy | None = None
+        self._version: Version = NO_VERSION
+        self._returns = np.zeros(lanes.count)
+        self._lengths = np.zeros(lanes.count, np.int64)
+        self._episode = np.full(lanes.count, -1, np.int64)
+        self._flush_at = 0.0
+        self._idle_since: float | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Act until told to stop, then hand over what is left."""
+        obs = self._reset()
+        cut = False
+        while not stop.is_set() and self._uplink.stop is None:
+            self._link.check()
+            self._swap()
+            allowance = self._uplink.allowance
+            if self._uplink.steps + self._lanes.count > allowance.granted:
+                if allowance.final and not cut:
+                    self._cut()  # no step will follow, so the running windows end here
+                    cut = True
+                self._hold("the learner is behind (pacing)")
+                continue
+            if cut:
+                obs, cut = self._reset(), False
+            random = self._uplink.steps < allowance.random
+            if not random and self._policy is None:
+                self._hold("no weights have been published yet")
+                continue
+            self._idle_since = None
+            obs = self._act(obs, random)
+        self._cut()
+        self._drain()
+
+    def _reset(self) -> Any:
+        first = self._lanes.reset()
+        self._begin(first.obs, first.episode)
+        return self._stack.push(first.obs, first.episode)
+
+    def _begin(self, obs: Any, episode: Any) -> None:
+        for lane in np.flatnonzero(episode != self._episode):
+            self._assemblers[lane].begin(int(episode[lane]), {k: v[lane] for k, v in obs.items()})
+            self._returns[lane], self._lengths[lane] = 0.0, 0
+        self._episode = np.array(episode)
+
+    def _act(self, obs: Any, random: bool) -> Any:
+        policy: Policy = self._random if random or self._policy is None else self._policy
+        actions = policy.act(obs, self._rng, False)
+        step = self._lanes.step(actions)
+        version = NO_VERSION if random else self._version
+        for lane in range(self._lanes.count):
+            self._record(lane, actions[lane], step, version)
+        self._begin(step.obs, step.episode)
+        self._flush(force=False)
+        return self._stack.push(step.obs, step.episode)
+
+    def _record(self, lane: int, action: Any, step: LaneStep, version: Version) -> None:
+        assembler = self._assemblers[lane]
+        if step.crashed[lane]:
+            LOG.warning("the env of lane %d crashed and was restarted", lane)
+            assembler.abort()
+            return
+        if not step.live[lane]:
+            return
+        self._uplink.executed(1)
+        reward = float(step.rewards[lane])
+        self._returns[lane] += reward
+        self._lengths[lane] += 1
+        terminated, truncated = bool(step.terminated[lane]), bool(step.truncated[lane])
+        next_obs = {k: v[lane] for k, v in step.next_obs.items()}
+        outcome = int(step.success[lane])
+        assembler.step(action, reward, terminated, truncated, next_obs, version=version, outcome=outcome)
+        if (terminated or truncated) and np.isfinite(self._returns[lane]):
+            end = EpisodeEnd(int(self._episode[lane]), float(self._returns[lane]), int(self._lengths[lane]), outcome)
+            self._uplink.event(end)
+
+    def _swap(self) -> None:
+        weights = self._uplink.take_weights()
+        if weights is None:
+            return
+        if self._policy is None:
+            self._policy = make_policy(weights, self._spec, self._settings.actor)
+        else:
+            self._policy.load(weights)
+        self._version = weights.version
+        self._uplink.applied(weights.version)
+
+    def _hold(self, why: str) -> None:
+        """Wait in place for the buffer's news; what is ready still leaves."""
+        now = self._clock.now()
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        if now - self._idle_since > self._settings.network.connect_s:
+            raise DeadlineExceeded(f"held for {now - self._idle_since:.0f} s: {why}")
+        self._flush(force=False)
+        self._uplink.wait(WAIT_S)
+
+    def _flush(self, *, force: bool) -> None:
+        config, now = self._settings.actor, self._clock.now()
+        due = force or now >= self._flush_at
+        for assembler in self._assemblers:
+            while assembler.ready >= (1 if due else config.block_rows):
+                block = assembler.take(config.block_rows)
+                if block is None:
+                    break
+                while not self._uplink.offer(block, 1.0):
+                    self._link.check()  # the outbox is full: wait in place until the buffer acknowledges
+                self._link.wake()
+        if due:
+            self._flush_at = now + config.flush_s
+
+    def _cut(self) -> None:
+        for assembler in self._assemblers:
+            assembler.abort()
+        self._episode[:] = -1
+        self._flush(force=True)
+
+    def _drain(self) -> None:
+        """Give the buffer a bounded time to acknowledge what was produced."""
+        end = self._clock.now() + DRAIN_S
+        while self._uplink.unacknowledged and self._clock.now() < end:
+            self._link.check()
+            self._uplink.wait(WAIT_S)
+        if self._uplink.unacknowledged:
+            LOG.warning("%d blocks were not acknowledged within %g s", self._uplink.unacknowledged, DRAIN_S)

@@ -1,0 +1,191 @@
+"""The uplink: what an actor or evaluator says to its buffer, shared between the control loop and the link's thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.actor.outbox import Outbox
+from headrace.actor.weights import WeightFetch
+from headrace.common.block import Block
+from headrace.common.errors import WireError
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import NO_VERSION, Version, WeightSet
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import Frame, Parts, block_parts, encode
+from headrace.common.wire.fragments import size_of
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far this process may go: env steps since its start, of which the first ``random`` act at random."""
+
+    granted: int = 0
+    random: int = 0
+    final: bool = False
+
+
+class Uplink:
+    """The role of actors and evaluators on a link.
+
+    The control loop calls the methods of the first group, the link's thread those of the second.
+
+    Args:
+        spec: what rows look like.
+        outbox_bytes: bound on unacknowledged blocks.
+        part_bytes: length of one range of weights.
+    """
+
+    def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int) -> None:
+        self._spec = spec
+        self._outbox = Outbox(outbox_bytes)
+        self._fetch = WeightFetch(part_bytes)
+        self._changed = threading.Condition()
+        self._allowance = Allowance()
+        self._weights: WeightSet | None = None
+        self._version = NO_VERSION
+        self._events: list[Parts] = []
+        self._stream = 0
+        self._executed = self._dropped = self._rejected = self._accounted = 0
+        self._stop: m.Stop | None = None
+        self.refused_weights = 0
+        self.env_steps = 0
+        self.phase = ""
+
+    # --- control loop -----------------------------------------------------------------------------------------------
+
+    def offer(self, block: Block, timeout_s: float) -> bool:
+        """Hand a block over; false when the outbox stayed full for ``timeout_s`` (the block was not taken)."""
+        with self._changed:
+            if not self._changed.wait_for(self._outbox.has_room, timeout_s):
+                return False
+            self._outbox.add(block, self._spec.fresh_steps(block.rows))
+            return True
+
+    def executed(self, steps: int) -> None:
+        """``steps`` more env steps were executed."""
+        self._executed += steps
+
+    def dropped(self, steps: int) -> None:
+        """``steps`` executed env steps will never be rows (a crashed env)."""
+        with self._changed:
+            self._dropped += steps
+            self._accounted += steps
+
+    @property
+    def steps(self) -> int:
+        """Env steps executed so far."""
+        return self._executed
+
+    @property
+    def allowance(self) -> Allowance:
+        """The newest allowance."""
+        return self._allowance
+
+    @property
+    def stop(self) -> m.Stop | None:
+        """The buffer's request to end, if there was one."""
+        return self._stop
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for news of the buffer, at most ``timeout_s``."""
+        with self._changed:
+            self._changed.wait(timeout_s)
+
+    def take_weights(self) -> WeightSet | None:
+        """The newest weights that were not taken yet, complete and verified."""
+        if self._weights is None:
+            return None
+        with self._changed:
+            weights, self._weights = self._weights, None
+        return weights
+
+    def applied(self, version: Version) -> None:
+        """The control loop acts on this version now."""
+        self._version = version
+
+    def event(self, message: m.Message, *frames: Frame) -> None:
+        """Send a message that may be lost (episode ends, evaluations)."""
+        with self._changed:
+            if len(self._events) < 1000:
+                self._events.append([encode(message), *frames])
+
+    @property
+    def unacknowledged(self) -> int:
+        """Blocks that the buffer has not acknowledged."""
+        return len(self._outbox)
+
+    # --- link's thread ----------------------------------------------------------------------------------------------
+
+    def welcomed(self, welcome: m.Welcome) -> None:
+        """Start or go on with a session: forget what is acknowledged, send the rest again."""
+        with self._changed:
+            self._stream = self._stream or welcome.epoch
+            self._accounted += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
+            self._fetch.restart()
+            self._changed.notify_all()
+
+    def received(self, message: m.Message, frames: list[Frame]) -> None:
+        """A message of the buffer."""
+        with self._changed:
+            if isinstance(message, m.State):
+                self._allowance = Allowance(message.granted, message.random, message.final)
+                self.env_steps, self.phase = message.env_steps, message.phase
+                self._fetch.announced(message)
+            elif isinstance(message, m.Ack) and message.stream == self._stream:
+                self._accounted += self._outbox.acknowledge(message.seq)
+            elif isinstance(message, m.Reject) and message.stream == self._stream:
+                self._rejected += message.last - message.first + 1
+                self._accounted += self._outbox.acknowledge(message.last)
+            elif isinstance(message, m.WeightsPart):
+                self._take_part(message, frames)
+            elif isinstance(message, m.Stop):
+                self._stop = message
+            self._changed.notify_all()
+
+    def outgoing(self, room: int) -> Iterable[Parts]:
+        """Requests and events first, then blocks while there is room."""
+        out: list[Parts] = []
+        with self._changed:
+            out.extend([encode(get)] for get in self._fetch.requests())
+            out.extend(self._events)
+            self._events = []
+            room -= sum(size_of(parts) for parts in out)
+            while room > 0:
+                item = self._outbox.next_unsent()
+                if item is None:
+                    break
+                head = m.BlockHead(self._stream, item.first, item.block.n_rows, item.block.n_frames)
+                out.append(block_parts(head, item.block, self._spec))
+                room -= size_of(out[-1])
+        return out
+
+    def pulse(self) -> m.Pulse:
+        """The heartbeat."""
+        report: dict[str, Any] = {
+            "spooled_blocks": len(self._outbox),
+            "spooled_steps": self._outbox.steps,
+            "spooled_bytes": self._outbox.nbytes,
+            "rejected": self._rejected,
+            "refused_weights": self.refused_weights,
+        }
+        return m.Pulse(self._executed, self._dropped, self._version.epoch, self._version.step, report)
+
+    def position(self) -> tuple[int, int]:
+        """Env steps executed, and those not yet settled."""
+        return self._executed, max(0, self._executed - self._accounted)
+
+    def _take_part(self, part: m.WeightsPart, frames: list[Frame]) -> None:
+        if len(frames) != 1:
+            raise WireError("arity", "a part of weights has one frame")
+        try:
+            weights = self._fetch.take(part, frames[0])
+        except WireError:
+            self.refused_weights += 1
+            raise
+        if weights is not None and weights.first_non_finite() is None:
+            self._weights = weights
+        elif weights is not None:
+            self.refused_weights += 1

@@ -1,0 +1,91 @@
+"""Fetching weights: which version to ask for next, and a set that is handed over whole or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.common.errors import WireError
+from headrace.common.weights import NO_VERSION, Version, WeightSet
+from headrace.common.wire.codec import Frame
+from headrace.common.wire.messages import State, WeightsGet, WeightsPart
+
+REQUESTS_UNDER_WAY = 4
+MAX_WEIGHT_BYTES = 1 << 34
+
+
+class WeightFetch:
+    """Follows the newest version that the buffer announces; asks for it in ranges.
+
+    Args:
+        part_bytes: length of one range.
+    """
+
+    def __init__(self, part_bytes: int) -> None:
+        self._part_bytes = part_bytes
+        self._target = NO_VERSION
+        self._have = NO_VERSION
+        self._parts: dict[int, bytes] = {}
+        self._asked = 0
+        self._total: int | None = None
+
+    def announced(self, state: State) -> None:
+        """The buffer's newest version; a fetch of an older one is given up."""
+        version = Version(state.learner, state.epoch, state.step)
+        if version.epoch > 0 and version.order > self._have.order and version != self._target:
+            self._target = version
+            self.restart()
+
+    def restart(self) -> None:
+        """Ask for everything again (a new session, or a new target)."""
+        self._parts, self._asked, self._total = {}, 0, None
+
+    def requests(self) -> list[WeightsGet]:
+        """Ranges to ask for now."""
+        out: list[WeightsGet] = []
+        if self._target.order <= self._have.order:
+            return out
+        known = self._total if self._total is not None else self._part_bytes
+        while self._asked < known and self._asked - self._held() < REQUESTS_UNDER_WAY * self._part_bytes:
+            out.append(WeightsGet(self._target.epoch, self._target.step, self._asked, self._part_bytes))
+            self._asked += self._part_bytes
+        return out
+
+    def take(self, part: WeightsPart, data: Frame) -> WeightSet | None:
+        """Take one range; the weight set when it is complete.
+
+        Raises:
+            WireError: when the ranges do not make the announced set; the fetch starts over at the next announcement.
+        """
+        if (part.epoch, part.step) != self._target.order or part.offset in self._parts:
+            return None  # of a fetch that was given up
+        if part.total > MAX_WEIGHT_BYTES or (self._total is not None and part.total != self._total):
+            self._target = self._have
+            raise WireError("weights", f"{part.total} bytes announced, {self._total} before")
+        self._total = part.total
+        self._parts[part.offset] = bytes(data)
+        if self._held() < part.total:
+            return None
+        blob = b"".join(self._parts[offset] for offset in sorted(self._parts))
+        target, self._target = self._target, self._have
+        self.restart()
+        weights = WeightSet.unpack(blob)
+        if weights.version != target:
+            raise WireError("weights", f"announced {target}, got {weights.version}")
+        self._have = self._target = target
+        return weights
+
+    def _held(self) -> int:
+        return sum(len(p) for p in self._parts.values())
+
+    def get_state(self) -> dict[str, Any]:
+        """The version held."""
+        return {"have": self._have}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Hold a version without fetching it."""
+        self._have = self._target = state["have"]
+        self.restart()
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether the target is not older than what is held."""
+        return self._target.order >= self._have.order, f"target {self._target} behind {self._have}"

@@ -1,0 +1,103 @@
+"""The fleet: which process holds which id, until when, and who is turned away.
+
+an id is ...   and the newcomer is ...     decision
+free           anybody                     granted: the id's epoch is raised
+held, lease on the same incarnation        granted: the epoch stays (a reconnect)
+held, lease on another process             refused ``held``, told who holds it, may ask again
+held, expired  another process             granted: the epoch is raised; the old session is fenced
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.buffer.epochs import Epochs
+from headrace.common.wire.messages import Hello, Refused
+
+
+@dataclass
+class Session:
+    """One client process as the buffer sees it."""
+
+    peer: bytes
+    role: str
+    id: str
+    epoch: int
+    incarnation: bytes
+    host: str
+    pid: int
+    since: float
+    seen: float
+    report: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Role and id, the key of its epoch."""
+        return f"{self.role}/{self.id}"
+
+
+class Fleet:
+    """Sessions by peer and by name."""
+
+    def __init__(self, epochs: Epochs, *, lease_s: float, heartbeat_s: float, most: int) -> None:
+        self._epochs = epochs
+        self._lease_s, self._heartbeat_s, self._most = lease_s, heartbeat_s, most
+        self._by_peer: dict[bytes, Session] = {}
+        self._by_name: dict[str, Session] = {}
+        self.fenced = 0
+
+    def hello(self, peer: bytes, hello: Hello, now: float) -> tuple[Session, Session | None] | Refused:
+        """Decide on a hello: the session and the one it replaces, or a refusal."""
+        name = f"{hello.role}/{hello.id}"
+        old = self._by_name.get(name)
+        if old is not None and old.incarnation != hello.incarnation and now - old.seen < self._lease_s:
+            detail = f"{hello.role} id {hello.id!r} is held by pid {old.pid} on {old.host} (epoch {old.epoch})"
+            return Refused("held", detail, self._heartbeat_s)
+        if old is None and len(self._by_name) >= self._most:
+            return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)
+        same = old is not None and old.incarnation == hello.incarnation
+        epoch = old.epoch if same and old is not None else self._epochs.raise_epoch(name)
+        if old is not None:
+            self._by_peer.pop(old.peer, None)
+            self.fenced += 0 if same else 1
+        session = Session(peer, hello.role, hello.id, epoch, hello.incarnation, hello.host, hello.pid, now, now)
+        self._by_peer[peer] = self._by_name[name] = session
+        return session, old
+
+    def find(self, peer: bytes, now: float) -> Session | None:
+        """The session of a peer, its lease renewed; none for strangers and the fenced."""
+        session = self._by_peer.get(peer)
+        if session is not None:
+            session.seen = now
+        return session
+
+    def forget(self, session: Session) -> None:
+        """End a session."""
+        self._by_peer.pop(session.peer, None)
+        if self._by_name.get(session.name) is session:
+            del self._by_name[session.name]
+
+    def expired(self, now: float) -> list[Session]:
+        """Sessions whose lease has run out."""
+        return [s for s in self._by_name.values() if now - s.seen >= self._lease_s]
+
+    def sessions(self, role: str | None = None) -> list[Session]:
+        """Sessions, of one role or of all."""
+        return [s for s in self._by_name.values() if role is None or s.role == role]
+
+    def get_state(self) -> dict[str, Any]:
+        """Sessions as plain values, and how many were fenced."""
+        return {"sessions": [vars(s) for s in self._by_name.values()], "fenced": self.fenced}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`get_state`."""
+        sessions = [Session(**s) for s in state["sessions"]]
+        self._by_peer = {s.peer: s for s in sessions}
+        self._by_name = {s.name: s for s in sessions}
+        self.fenced = state["fenced"]
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether both indexes hold the same sessions."""
+        same = sorted(map(id, self._by_peer.values())) == sorted(map(id, self._by_name.values()))
+        return same, "" if same else f"{len(self._by_peer)} peers for {len(self._by_name)} names"

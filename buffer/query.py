@@ -1,0 +1,79 @@
+"""Asking a running buffer: an observer's one-shot status query."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import zmq
+
+from headrace.common.errors import DeadlineExceeded, WireError
+from headrace.common.wire import sockets
+from headrace.common.wire.codec import decode, encode
+from headrace.common.wire.link import new_hello
+from headrace.common.wire.messages import Answer, Goodbye, Query, Refused, Welcome
+
+
+class Observer:
+    """A connection that asks for the status as often as it likes."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._context = zmq.Context()
+        self._socket = sockets.dealer(self._context, endpoint)
+        self._hello = new_hello("observer", f"observer-{time.time_ns()}")
+
+    def status(self, deadline_s: float) -> dict[str, Any]:
+        """The buffer's status.
+
+        Raises:
+            DeadlineExceeded: no answer within ``deadline_s`` (s).
+        """
+        end = time.monotonic() + deadline_s
+        self._send(Query("status"))  # answered with "hello-first" when there is no session yet
+        while (left := end - time.monotonic()) > 0:
+            if not self._socket.poll(int(min(left, 0.1) * 1000) + 1):
+                self._send(Query("status"))
+                continue
+            frames = self._socket.recv_multipart()
+            message = decode(frames[0])
+            if isinstance(message, Answer) and len(frames) == 2:
+                return _object(frames[1])
+            if isinstance(message, Refused):
+                time.sleep(min(message.retry_s, 0.05))
+                self._send(self._hello)
+            elif isinstance(message, Welcome):
+                self._send(Query("status"))
+        raise DeadlineExceeded(f"no status from {self._endpoint} within {deadline_s:g} s; is a buffer listening there?")
+
+    def close(self) -> None:
+        """Leave."""
+        self._send(Goodbye(False, "observed"))
+        self._socket.close(200)
+        self._context.term()
+
+    def _send(self, message: Any) -> None:
+        try:
+            self._socket.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            time.sleep(0.02)  # not connected yet; asked again until the deadline
+
+
+def status(endpoint: str, deadline_s: float) -> dict[str, Any]:
+    """One status of the buffer at ``endpoint``; raises :class:`DeadlineExceeded` without an answer."""
+    observer = Observer(endpoint)
+    try:
+        return observer.status(deadline_s)
+    finally:
+        observer.close()
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise WireError("malformed", "the status is not JSON") from error
+    if not isinstance(answer, dict):
+        raise WireError("malformed", "the status is not an object")
+    return answer

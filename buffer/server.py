@@ -1,0 +1,248 @@
+"""The buffer process: one ROUTER socket on an event loop, one pool thread, and the service between them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import zmq
+
+from headrace.buffer.config import PoolConfig
+from headrace.buffer.epochs import Epochs
+from headrace.buffer.fleet import Fleet
+from headrace.buffer.pacing import Pacing, PacingConfig
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.service import Out, Service
+from headrace.buffer.shelf import Shelf
+from headrace.buffer.status import Watch
+from headrace.buffer.worker import Done, PoolWorker, Totals
+from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.errors import PoolLocked
+from headrace.common.seeds import derive_seed
+from headrace.common.specs import TransitionSpec
+from headrace.common.wire import sockets
+from headrace.common.wire.fragments import size_of
+from headrace.common.wire.network import NetworkConfig
+
+LOG = logging.getLogger(__name__)
+TICK_S = 0.02
+MESSAGES_A_DRAIN = 512
+STOP_S = 1.0
+PEER_QUEUE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class BufferSettings:
+    """All that a buffer process needs to know."""
+
+    network: NetworkConfig
+    pool: PoolConfig
+    pool_dir: Path
+    pacing: PacingConfig
+    run_id: str
+    seed: int
+    ready: Callable[[str], None] | None = None
+
+
+class Server:
+    """Moves messages between the socket, the service and the pool thread."""
+
+    def __init__(self, service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
+        self._service, self._worker, self._socket, self._clock = service, worker, socket, clock
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
+        self._busy = False
+        self._held: dict[bytes, deque[Out]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._fd = int(socket.getsockopt(zmq.FD))
+
+    async def run(self) -> None:
+        """Serve until told to stop; raises what made the pool unusable."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
+        self._loop.add_reader(self._fd, self._drain)
+        ticker = self._loop.create_task(self._tick())
+        try:
+            await self._ended
+        finally:
+            ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticker
+            self._loop.remove_reader(self._fd)
+            self._executor.shutdown(wait=True)
+
+    def _stop(self, reason: str) -> None:
+        if self._service.stopping:
+            self._end(None)
+            return
+        self._send(self._service.stop(reason))
+        self._loop.call_later(STOP_S, self._end, None)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._ended.done():
+            return
+        if error is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(error)
+
+    async def _tick(self) -> None:
+        while True:
+            self._send(self._service.tick(self._clock.now()))
+            self._drain()
+            await asyncio.sleep(TICK_S)
+
+    def _drain(self) -> None:
+        """Take what the socket has. Its descriptor is edge-triggered: what is left is asked for again."""
+        now = self._clock.now()
+        for _ in range(MESSAGES_A_DRAIN):
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                break
+            self._send(self._service.receive(frames[0].bytes, [f.buffer for f in frames[1:]], now))
+        else:
+            self._loop.call_soon(self._drain)
+        self._work()
+
+    def _work(self) -> None:
+        if self._busy:
+            return
+        work = self._service.take_work()
+        if not work:
+            return
+        self._busy = True
+        future = self._executor.submit(self._worker.run, work)
+        future.add_done_callback(lambda f: self._loop.call_soon_threadsafe(self._finished, f))
+
+    def _finished(self, future: Future[tuple[list[Done], Totals]]) -> None:
+        self._busy = False
+        error = future.exception()
+        if error is not None:
+            self._end(error)
+            return
+        self._send(self._service.finish(*future.result(), self._clock.now()))
+        self._drain()
+
+    def _send(self, out: list[Out]) -> None:
+        for peer, parts in out:
+            held = self._held.get(peer)
+            if held is not None:
+                held.append((peer, parts))
+            elif not self._try(peer, parts):
+                self._held[peer] = deque([(peer, parts)])
+        for peer in list(self._held):
+            self._flush(peer)
+
+    def _flush(self, peer: bytes) -> None:
+        held = self._held[peer]
+        while held and self._try(*held[0]):
+            held.popleft()
+        if not held:
+            del self._held[peer]
+        elif sum(size_of(parts) for _, parts in held) > PEER_QUEUE_BYTES:
+            LOG.warning("a peer does not take its messages: %d dropped", len(held))
+            del self._held[peer]
+
+    def _try(self, peer: bytes, parts: list[bytes | memoryview]) -> bool:
+        try:
+            self._socket.send_multipart([peer, *parts], zmq.NOBLOCK, copy=size_of(parts) < 1 << 16)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+        return True
+
+
+def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
+    """Run a buffer until SIGTERM or SIGINT; 0 when it ended in order.
+
+    Raises:
+        ConfigError: the port is taken or open to strangers.
+        PoolLocked: another process owns the pool directory.
+        NoSpace: the pool does not fit.
+    """
+    clock = clock or MonotonicClock()
+    settings.pool_dir.mkdir(parents=True, exist_ok=True)
+    with _claim(settings.pool_dir):
+        context = zmq.Context()
+        socket = sockets.router(context, settings.network)
+        try:
+            worker = PoolWorker(_existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
+            _run(settings, worker, socket, clock)
+            worker.close()
+        finally:
+            socket.close(0)
+            context.term()
+    return 0
+
+
+def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
+    network = settings.network
+    totals = worker.totals()
+    watch = Watch(settings.run_id, clock.now())
+    for actor, streams in worker.streams().items():
+        watch.record(actor).streams.update(streams)
+    fleet = Fleet(
+        Epochs(settings.pool_dir),
+        lease_s=network.lease_s,
+        heartbeat_s=network.heartbeat_s,
+        most=2 * settings.pool.max_actors + 64,
+    )
+    service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read)
+    endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    LOG.info("listening on %s", endpoint)
+    if settings.ready is not None:
+        settings.ready(endpoint)
+    _runner()(_main(service, worker, socket, clock))
+
+
+async def _main(service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
+    await Server(service, worker, socket, clock).run()
+
+
+def _runner() -> Callable[..., None]:
+    try:
+        import uvloop
+    except ImportError:  # the standard loop is slower, not different
+        return asyncio.run
+    return uvloop.run
+
+
+def _existing(settings: BufferSettings) -> SACReplayPool | None:
+    if not (settings.pool_dir / "manifest.json").exists():
+        return None
+    return _make(settings, None)
+
+
+def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:
+    rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
+    return SACReplayPool(settings.pool.capacity, path=settings.pool_dir, spec=spec, config=settings.pool, rng=rng)
+
+
+@contextlib.contextmanager
+def _claim(directory: Path) -> Iterator[IO[str]]:
+    """Hold the directory for this process before its pool exists; death releases it."""
+    with (directory / "buffer.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise PoolLocked(f"{directory} is owned by the buffer with pid {file.read(32).strip() or '?'}") from None
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        yield file

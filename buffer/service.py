@@ -1,0 +1,403 @@
+"""The buffer's decisions, without sockets: a message and a time come in, messages and pool work go out.
+
+    receive(peer, parts, now)   decode, find the session, act or queue work for the pool's thread
+    take_work()                 the queued work, once the thread is free
+    finish(done, totals, now)   acks, rejects, batches, announcements
+    tick(now)                   leases, heartbeats, allowances, the end of the run
+
+What is wrong is counted by reason in ``refused``; strangers get no answer but, for a well-formed message that
+needs a session, a request to say hello.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.buffer.fleet import Fleet, Session
+from headrace.buffer.pacing import Allowance, Pacing
+from headrace.buffer.status import Watch
+from headrace.buffer.worker import Done, Draw, Insert, Open, Shelve, Totals, Work
+from headrace.common.errors import SpecError, WireError
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import Version
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import Frame, Parts, decode, encode, parse_block, take_array
+from headrace.common.wire.fragments import Joiner, size_of
+from headrace.common.wire.network import NetworkConfig
+
+Out = tuple[bytes, Parts]
+BATCHES_A_ROUND = 8
+MAX_WANTED = 256
+RETRY_S = 0.25
+
+
+@dataclass
+class Client:
+    """Wire state of one session."""
+
+    session: Session
+    joiner: Joiner
+    taken: int = 0
+    noticed: int = 0
+    wanted: int = 0
+    delivered: int = 0
+    drawing: int = 0
+    batch_size: int = 0
+    statistics: bool = False
+    allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
+    state_at: float = 0.0
+
+
+class Service:
+    """One buffer's protocol state."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        pacing: Pacing,
+        network: NetworkConfig,
+        watch: Watch,
+        totals: Totals,
+        read_shelf: Callable[[tuple[int, int], int, int], bytes | None],
+    ) -> None:
+        self.fleet, self.pacing, self.watch = fleet, pacing, watch
+        self.refused: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.learner_done = False
+        self.stopping = ""
+        self._network = network
+        self._read_shelf = read_shelf
+        self._totals = totals
+        self._opening = False
+        self._clients: dict[bytes, Client] = {}
+        self._work: deque[Work] = deque()
+        self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
+            m.Fragment: self._on_fragment,
+            m.BlockHead: self._on_block,
+            m.Pulse: self._on_pulse,
+            m.Draw: self._on_draw,
+            m.WeightsGet: self._on_weights_get,
+            m.Publish: self._on_publish,
+            m.EpisodeEnd: self._on_episode_end,
+            m.Evaluation: self._on_evaluation,
+            m.Query: self._on_query,
+            m.Goodbye: self._on_goodbye,
+        }
+        pacing.observe(totals.env_steps, totals.updates)
+
+    @property
+    def totals(self) -> Totals:
+        """The pool's counters as of the last finished work."""
+        return self._totals
+
+    @property
+    def phase(self) -> str:
+        """``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
+        if self.stopping:
+            return "stopping"
+        if self.pacing.finished and (self.learner_done or self.pacing.owed == 0):
+            return "done"
+        if self.pacing.collected:
+            return "finishing"
+        if self._totals.env_steps == 0:
+            return "waiting"
+        return "training" if self.pacing.owed > 0 else "filling"
+
+    # --- in ---------------------------------------------------------------------------------------------------------
+
+    def receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
+        """Act on one message of a peer; never raises for what a peer sent."""
+        try:
+            return self._receive(peer, parts, now)
+        except WireError as error:
+            self.refused[error.reason] += 1
+            return []
+
+    def _receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
+        if not parts:
+            raise WireError("arity", "a message without frames")
+        message = decode(parts[0])
+        if isinstance(message, m.Hello):
+            return self._on_hello(peer, message, now)
+        client = self._clients.get(peer)
+        if client is None or self.fleet.find(peer, now) is None:
+            self.refused["no-session"] += 1
+            return [(peer, [encode(m.Refused("hello-first", "no session with this buffer; say hello", RETRY_S))])]
+        client.taken += size_of(parts)
+        out = self._handle(client, message, list(parts[1:]), now)
+        if client.taken - client.noticed >= self._network.credit_bytes // 8:
+            client.noticed = client.taken
+            out.append((peer, [encode(m.Received(client.taken))]))
+        return out
+
+    def _handle(self, client: Client, message: m.Message, frames: list[Frame], now: float) -> list[Out]:
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise WireError("direction", f"{type(message).__name__} is not for a buffer")
+        return handler(client, message, frames, now)
+
+    def _on_hello(self, peer: bytes, hello: m.Hello, now: float) -> list[Out]:
+        refusal = self._refusal(hello)
+        if refusal is None:
+            answer = self.fleet.hello(peer, hello, now)
+            if isinstance(answer, m.Refused):
+                refusal = answer
+        if refusal is not None:
+            self.refused[refusal.reason] += 1
+            return [(peer, [encode(refusal)])]
+        session, old = answer  # type: ignore[misc]  # not a refusal here
+        if old is not None:
+            self._clients.pop(old.peer, None)
+        self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
+        if hello.role == "actor":
+            self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, quantum=hello.lanes)
+        if hello.role == "learner":
+            self.learner_done = False
+        return [(peer, [encode(self._welcome(session))]), self._state(self._clients[peer], now)]
+
+    def _refusal(self, hello: m.Hello) -> m.Refused | None:
+        if hello.role not in m.ROLES or not hello.id:
+            return m.Refused("role", f"role {hello.role!r} with id {hello.id!r}; roles are {', '.join(m.ROLES)}", 0.0)
+        if self.stopping:
+            return m.Refused("stopping", f"the buffer is stopping: {self.stopping}", RETRY_S)
+        ours = self._totals.spec
+        if hello.spec is not None:
+            try:
+                theirs = TransitionSpec.from_dict(hello.spec)
+            except SpecError as error:
+                return m.Refused("spec", str(error)[:1000], 0.0)
+            if ours is None:
+                if not self._opening:
+                    self._opening = True
+                    self._work.append(Open(theirs))
+                return m.Refused("opening", "the buffer is reserving the pool", RETRY_S)
+            differences = ours.differences(theirs)
+            if differences:
+                detail = "the pool's spec and this process's differ (pool first): " + "; ".join(differences[:8])
+                return m.Refused("spec", detail[:1000], 0.0)
+        elif ours is None and hello.role != "observer":
+            return m.Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
+        return None
+
+    def _welcome(self, session: Session) -> m.Welcome:
+        n, spec = self._network, self._totals.spec
+        streams = self.watch.streams(session.id) if session.role == "actor" else ()
+        return m.Welcome(
+            session.epoch,
+            n.lease_s,
+            n.heartbeat_s,
+            n.credit_bytes,
+            n.fragment_bytes,
+            spec.to_dict() if spec is not None else None,
+            streams,
+            str(self._totals.info.get("uuid", "")),
+        )
+
+    def _on_fragment(self, client: Client, head: m.Fragment, frames: list[Frame], now: float) -> list[Out]:
+        if len(frames) != 1:
+            raise WireError("arity", "a fragment has one frame")
+        parts = client.joiner.add(head, frames[0])
+        if parts is None:
+            return []
+        message = decode(parts[0])
+        if not isinstance(message, (m.BlockHead, m.Publish)):
+            raise WireError("fragment", f"{type(message).__name__} does not travel in parts")
+        return self._handle(client, message, list(parts[1:]), now)
+
+    def _on_block(self, client: Client, head: m.BlockHead, frames: list[Frame], now: float) -> list[Out]:
+        spec = self._totals.spec
+        if client.session.role != "actor" or spec is None:
+            raise WireError("direction", "only actors send blocks")
+        if head.rows < 1 or head.seq < 1 or head.seq + head.rows >= 1 << 63:
+            raise WireError("malformed", f"block of {head.rows} rows at seq {head.seq}")
+        self._work.append(
+            Insert(client.session.peer, client.session.id, head.stream, head.seq, parse_block(head, frames, spec))
+        )
+        return []
+
+    def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
+        if client.session.role == "actor":
+            self.pacing.dropped(client.session.id, pulse.dropped)
+        self.watch.pulse(client.session, pulse, now)
+        return []
+
+    def _on_draw(self, client: Client, draw: m.Draw, frames: list[Frame], now: float) -> list[Out]:
+        if client.session.role != "learner":
+            raise WireError("direction", "only learners draw")
+        if not 1 <= draw.batch_size <= 1 << 20 or draw.wanted > client.delivered + MAX_WANTED:
+            raise WireError("malformed", f"draw of {draw.wanted - client.delivered} batches of {draw.batch_size}")
+        client.wanted, client.batch_size, client.statistics = draw.wanted, draw.batch_size, draw.statistics
+        return []
+
+    def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
+        data = self._read_shelf((get.epoch, get.step), get.offset, min(get.length, self._network.fragment_bytes))
+        if data is None:
+            return [self._state(client, now)]  # a newer version has replaced it: say which
+        part = m.WeightsPart(get.epoch, get.step, get.offset, self._totals.shelf_bytes)
+        return [(client.session.peer, [encode(part), data])]
+
+    def _on_publish(self, client: Client, publish: m.Publish, frames: list[Frame], now: float) -> list[Out]:
+        session = client.session
+        if session.role != "learner" or len(frames) != 1:
+            raise WireError("direction", "only learners publish, one frame each")
+        if publish.epoch != session.epoch:
+            self.refused["stale"] += 1
+            answer = m.Published(publish.epoch, publish.step, "stale", f"this learner's epoch is {session.epoch}")
+            return [(session.peer, [encode(answer)])]
+        version = Version(session.id, publish.epoch, publish.step)
+        self._work.append(Shelve(session.peer, version, bytes(frames[0])))
+        return []
+
+    def _on_episode_end(self, client: Client, end: m.EpisodeEnd, frames: list[Frame], now: float) -> list[Out]:
+        self.watch.episode(client.session, end)
+        return []
+
+    def _on_evaluation(self, client: Client, head: m.Evaluation, frames: list[Frame], now: float) -> list[Out]:
+        if len(frames) != 3:
+            raise WireError("arity", "an evaluation has three frames")
+        shape = (head.episodes,)
+        returns = take_array(frames[0], "<f8", shape, "returns")
+        lengths = take_array(frames[1], "<i8", shape, "lengths")
+        outcomes = take_array(frames[2], "|u1", shape, "outcomes")
+        self.watch.evaluation(head, returns, lengths, outcomes)
+        return []
+
+    def _on_query(self, client: Client, query: m.Query, frames: list[Frame], now: float) -> list[Out]:
+        if query.what != "status":
+            raise WireError("query", f"unknown query {query.what!r}")
+        return [(client.session.peer, [encode(m.Answer("status")), self.watch.status_json(self, now)])]
+
+    def _on_goodbye(self, client: Client, goodbye: m.Goodbye, frames: list[Frame], now: float) -> list[Out]:
+        if client.session.role == "learner" and goodbye.done:
+            self.learner_done = True
+        self._end(client)
+        return []
+
+    def _end(self, client: Client) -> None:
+        self._clients.pop(client.session.peer, None)
+        self.fleet.forget(client.session)
+        if client.session.role == "actor":
+            self.pacing.leave(client.session.id)
+
+    # --- pool work --------------------------------------------------------------------------------------------------
+
+    def take_work(self) -> list[Work]:
+        """Queued work, with the draws that pacing allows now; empty when there is none."""
+        work = list(self._work)
+        self._work.clear()
+        allowed = self.pacing.updates_allowed() - sum(c.drawing for c in self._clients.values())
+        for client in self._clients.values():
+            batches = min(client.wanted - client.delivered - client.drawing, allowed, BATCHES_A_ROUND)
+            if batches > 0 and self._totals.size >= client.batch_size:
+                work.append(Draw(client.session.peer, batches, client.batch_size, client.statistics))
+                client.drawing += batches
+                allowed -= batches
+        return work
+
+    def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
+        """Answer finished work."""
+        before = self._totals.version
+        self._totals = totals
+        self.pacing.observe(totals.env_steps, totals.updates)
+        out: list[Out] = []
+        acks: dict[tuple[bytes, int], int] = {}
+        for d in done:
+            work = d.work
+            if isinstance(work, Insert):
+                out.extend(self._inserted(work, d, acks))
+            elif isinstance(work, Draw):
+                out.extend(self._drawn(work, d))
+            elif isinstance(work, Shelve):
+                answer = m.Published(work.version.epoch, work.version.step, d.reason, d.detail)
+                out.append((work.peer, [encode(answer)]))
+                self.refused.update([f"publish-{d.reason}"] if d.reason else [])
+        out.extend((peer, [encode(m.Ack(stream, seq))]) for (peer, stream), seq in acks.items())
+        if totals.version != before:
+            self.watch.published(totals.version, now)
+            out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in ("actor", "evaluator"))
+        out.extend(self._share(now, urgent=True))
+        return out
+
+    def _inserted(self, work: Insert, done: Done, acks: dict[tuple[bytes, int], int]) -> list[Out]:
+        last = work.seq + work.block.n_rows - 1
+        self.pacing.accounted(work.actor, done.steps)
+        self.watch.cursor(work.actor, work.stream, last)
+        if done.reason:
+            self.rejected[done.reason] += work.block.n_rows
+            reject = m.Reject(work.stream, work.seq, last, done.reason[:32], _printable(done.detail)[:256])
+            return [(work.peer, [encode(reject)])]
+        acks[work.peer, work.stream] = max(last, acks.get((work.peer, work.stream), 0))
+        return []
+
+    def _drawn(self, work: Draw, done: Done) -> list[Out]:
+        client = self._clients.get(work.peer)
+        if client is not None:
+            client.drawing -= work.batches
+            client.delivered += len(done.parts) - (1 if work.statistics else 0)
+        return [(work.peer, parts) for parts in done.parts]
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Out]:
+        """Move time on: leases, heartbeats, allowances, and the end of the run."""
+        for session in self.fleet.expired(now):
+            client = self._clients.get(session.peer)
+            self.watch.lost(session, now)
+            if client is not None:
+                self._end(client)
+            else:
+                self.fleet.forget(session)
+        self.watch.observe(self._totals, now)
+        out = self._share(now, urgent=False)
+        for client in self._clients.values():
+            if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:
+                out.append(self._state(client, now))
+                if client.noticed < client.taken:
+                    client.noticed = client.taken
+                    out.append((client.session.peer, [encode(m.Received(client.taken))]))
+                if self.pacing.finished and client.session.role == "learner":
+                    out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
+        return out
+
+    def stop(self, reason: str) -> list[Out]:
+        """Begin to end: no new sessions, every client is asked to leave."""
+        self.stopping = reason
+        return [(peer, [encode(m.Stop(False, reason))]) for peer in self._clients]
+
+    def _share(self, now: float, *, urgent: bool) -> list[Out]:
+        """Tell actors their new allowance: all of them on a tick, those that are running out at once."""
+        allowances = self.pacing.allowances()
+        out: list[Out] = []
+        for client in self._clients.values():
+            allowance = allowances.get(client.session.id) if client.session.role == "actor" else None
+            if allowance is None or allowance == client.allowance:
+                continue
+            low = allowance.granted - client.allowance.granted >= self.pacing.config.lead_steps // (4 * len(allowances))
+            if not urgent or low or allowance.final:
+                client.allowance = allowance
+                out.append(self._state(client, now))
+        return out
+
+    def _state(self, client: Client, now: float) -> Out:
+        client.state_at = now
+        version, allowance = self._totals.version, client.allowance
+        report = self.watch.summary(self, now) if client.session.role == "learner" else None
+        state = m.State(
+            version.learner,
+            version.epoch,
+            version.step,
+            allowance.granted,
+            allowance.random,
+            allowance.final,
+            self.phase,
+            self._totals.env_steps,
+            report,
+        )
+        return client.session.peer, [encode(state)]
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,240 @@
+"""What people ask of a run: rates, returns, policy age, who is there and how far, as one machine-readable object."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.buffer.fleet import Session
+from headrace.buffer.worker import Totals
+from headrace.common.block import Array
+from headrace.common.metrics import RateWindow, process_memory
+from headrace.common.weights import Version
+from headrace.common.wire import messages as m
+
+if TYPE_CHECKING:
+    from headrace.buffer.service import Service
+
+RETURNS_KEPT = 100
+EVALUATIONS_KEPT = 1000
+LOST_KEPT = 20
+
+
+@dataclass
+class ActorRecord:
+    """What is known of one actor id, over all its processes."""
+
+    streams: dict[int, int] = field(default_factory=dict)
+    episodes: int = 0
+    executed: int = 0
+    dropped: int = 0
+    version: tuple[int, int] = (0, 0)
+    rate: RateWindow = field(default_factory=RateWindow)
+
+
+class Watch:
+    """Collects what passes through the service; decides nothing."""
+
+    def __init__(self, run_id: str, now: float) -> None:
+        self._run_id, self._since = run_id, now
+        self._actors: dict[str, ActorRecord] = {}
+        self._env_rate, self._update_rate = RateWindow(), RateWindow()
+        self._returns: deque[tuple[float, int]] = deque(maxlen=RETURNS_KEPT)
+        self._evaluations: deque[dict[str, Any]] = deque(maxlen=EVALUATIONS_KEPT)
+        self._published: dict[tuple[int, int], float] = {}
+        self._lost: deque[dict[str, Any]] = deque(maxlen=LOST_KEPT)
+        self._episodes = 0
+
+    def record(self, actor: str) -> ActorRecord:
+        """The record of an actor id, made when new."""
+        return self._actors.setdefault(actor, ActorRecord())
+
+    def streams(self, actor: str) -> tuple[tuple[int, int], ...]:
+        """(stream, last acknowledged seq) pairs of an actor, newest streams last."""
+        return tuple(sorted(self.record(actor).streams.items()))[-m.MAX_STREAMS :]
+
+    def cursor(self, actor: str, stream: int, seq: int) -> None:
+        """Rows up to ``seq`` of a stream are committed or rejected."""
+        streams = self.record(actor).streams
+        streams[stream] = max(seq, streams.get(stream, 0))
+        while len(streams) > m.MAX_STREAMS:
+            del streams[min(streams)]
+
+    def pulse(self, session: Session, pulse: m.Pulse, now: float) -> None:
+        """A client's heartbeat."""
+        session.report = pulse.report if isinstance(pulse.report, dict) else {}
+        if session.role in ("actor", "evaluator"):
+            record = self.record(session.id)
+            record.executed, record.dropped, record.version = pulse.executed, pulse.dropped, (pulse.epoch, pulse.step)
+            record.rate.add(pulse.executed, now)
+
+    def episode(self, session: Session, end: m.EpisodeEnd) -> None:
+        """A finished training episode."""
+        self._episodes += 1
+        self.record(session.id).episodes += 1
+        self._returns.append((end.total, end.length))
+
+    def evaluation(self, head: m.Evaluation, returns: Array, lengths: Array, outcomes: Array) -> None:
+        """A finished evaluation."""
+        if not len(returns) or not np.isfinite(returns).all():
+            return
+        known = outcomes[outcomes != 0]
+        self._evaluations.append(
+            {
+                "epoch": head.epoch,
+                "step": head.step,
+                "env_steps": head.env_steps,
+                "episodes": head.episodes,
+                "return_mean": float(returns.mean()),
+                "return_std": float(returns.std()),
+                "length_mean": float(lengths.mean()),
+                "success_rate": float((known == 1).mean()) if len(known) else None,
+            }
+        )
+
+    def published(self, version: Version, now: float) -> None:
+        """New weights are on the shelf."""
+        self._published[version.order] = now
+        while len(self._published) > 512:
+            del self._published[min(self._published)]
+
+    def lost(self, session: Session, now: float) -> None:
+        """A session's lease has run out."""
+        self._lost.append(
+            {"role": session.role, "id": session.id, "host": session.host, "pid": session.pid, "at_s": now - self._since}
+        )
+
+    def observe(self, totals: Totals, now: float) -> None:
+        """The pool's counters at ``now``."""
+        self._env_rate.add(totals.env_steps, now)
+        self._update_rate.add(totals.updates, now)
+
+    def summary(self, service: Service, now: float) -> dict[str, Any]:
+        """The part of the status that the learner writes to the run's metrics."""
+        returns = [r for r, _ in self._returns]
+        ages = [self._age(self.record(s.id).version, service, now) for s in service.fleet.sessions("actor")]
+        return {
+            "env_steps": service.totals.env_steps,
+            "updates": service.totals.updates,
+            "env_steps_s": round(self._env_rate.per_second(), 2),
+            "updates_s": round(self._update_rate.per_second(), 2),
+            "achieved_ratio": round(service.pacing.achieved_ratio, 5),
+            "pool_rows": service.totals.size,
+            "episodes": self._episodes,
+            "return_mean": float(np.mean(returns)) if returns else None,
+            "policy_lag_updates": max((a[0] for a in ages), default=0),
+            "policy_age_s": round(max((a[1] for a in ages), default=0.0), 3),
+            "evaluations": len(self._evaluations),
+            "evaluation": self._evaluations[-1] if self._evaluations else None,
+        }
+
+    def status(self, service: Service, now: float) -> dict[str, Any]:
+        """The whole status; every value is plain JSON."""
+        totals, pacing = service.totals, service.pacing
+        version = totals.version
+        summary = self.summary(service, now)
+        learners = service.fleet.sessions("learner")
+        return {
+            "run": self._run_id,
+            "phase": service.phase,
+            "uptime_s": round(now - self._since, 3),
+            "env_steps": totals.env_steps,
+            "env_steps_goal": pacing.config.env_steps,
+            "updates": totals.updates,
+            "updates_owed": pacing.owed,
+            "rates": {"env_steps_s": summary["env_steps_s"], "updates_s": summary["updates_s"]},
+            "achieved_ratio": summary["achieved_ratio"],
+            "target_ratio": pacing.config.ratio,
+            "episodes": self._episodes,
+            "return_mean": summary["return_mean"],
+            "policy_lag_updates": summary["policy_lag_updates"],
+            "policy_age_s": summary["policy_age_s"],
+            "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": totals.shelf_bytes},
+            "pool": {"rows": totals.size, **totals.info},
+            "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
+            "evaluators": [self._actor(s, service, now) for s in service.fleet.sessions("evaluator")],
+            "learner": {**_who(learners[0], now), **learners[0].report} if learners else None,
+            "evaluations": list(self._evaluations)[-50:],
+            "lost_sessions": list(self._lost),
+            "counters": {
+                **totals.counters,
+                "fenced": service.fleet.fenced,
+                **{f"rejected_{k}": n for k, n in service.rejected.items()},
+                **{f"refused_{k}": n for k, n in service.refused.items()},
+            },
+            "memory": process_memory(),
+            "waiting": self._waiting(service),
+        }
+
+    def status_json(self, service: Service, now: float) -> bytes:
+        """:meth:`status` as JSON in UTF-8."""
+        return json.dumps(self.status(service, now)).encode()
+
+    def _waiting(self, service: Service) -> list[str]:
+        reasons = []
+        phase = service.phase
+        if service.totals.spec is None:
+            reasons.append("no actor has declared its spec yet")
+        if not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
+            reasons.append("no actor is connected")
+        if not service.fleet.sessions("learner") and phase != "done":
+            reasons.append("no learner is connected")
+        if phase == "filling":
+            reasons.append(
+                f"filling: {service.totals.env_steps} of {service.pacing.config.min_fill} env steps before the first update"
+            )
+        return reasons
+
+    def _age(self, version: tuple[int, int], service: Service, now: float) -> tuple[int, float]:
+        newest = service.totals.version
+        if newest.epoch == 0 or version == newest.order:
+            return 0, 0.0
+        lag = newest.step - version[1] if version[0] == newest.epoch else newest.step
+        later = [at for order, at in self._published.items() if order > version]
+        return max(0, lag), now - min(later) if later else 0.0
+
+    def _actor(self, session: Session, service: Service, now: float) -> dict[str, Any]:
+        record = self.record(session.id)
+        lag, age = self._age(record.version, service, now)
+        return {
+            **_who(session, now),
+            "acked": {str(stream): seq for stream, seq in sorted(record.streams.items())[-4:]},
+            "version": list(record.version),
+            "lag_updates": lag,
+            "age_s": round(age, 3),
+            "executed": record.executed,
+            "dropped": record.dropped,
+            "episodes": record.episodes,
+            "rate": round(record.rate.per_second(), 2),
+            **session.report,
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """What survives a hand-over: cursors and evaluations."""
+        return {"streams": {k: dict(r.streams) for k, r in self._actors.items()}, "evaluations": list(self._evaluations)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore :meth:`get_state`."""
+        for actor, streams in state["streams"].items():
+            self.record(actor).streams = dict(streams)
+        self._evaluations.extend(state["evaluations"])
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether every cursor is positive."""
+        bad = [a for a, r in self._actors.items() if any(seq < 0 for seq in r.streams.values())]
+        return not bad, f"negative cursors of {bad}" if bad else ""
+
+
+def _who(session: Session, now: float) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "host": session.host,
+        "pid": session.pid,
+        "epoch": session.epoch,
+        "connected_s": round(now - session.since, 3),
+        "silent_s": round(now - session.seen, 3),
+    }

@@ -1,0 +1,161 @@
+"""The pool's thread: performs inserts, draws and publishes in order, away from the socket loop.
+
+Pool pages can stall on disk, reservation or cold memory, so only this thread touches them and heartbeats never wait
+for a page. Work comes in as plain values and goes out as plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.shelf import Shelf
+from headrace.common.block import Block
+from headrace.common.errors import BlockRefused, PoolTooSmall, WireError
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import NO_VERSION, Version
+from headrace.common.wire.codec import Parts, batch_parts, encode, statistics_frames
+from headrace.common.wire.messages import BatchHead, StatisticsHead
+
+
+@dataclass(frozen=True)
+class Open:
+    """Make the pool for a spec that an actor declared."""
+
+    spec: TransitionSpec
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Commit one block."""
+
+    peer: bytes
+    actor: str
+    stream: int
+    seq: int
+    block: Block
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Grant and sample ``batches`` batches."""
+
+    peer: bytes
+    batches: int
+    batch_size: int
+    statistics: bool
+
+
+@dataclass(frozen=True)
+class Shelve:
+    """Put a published weight set on the shelf."""
+
+    peer: bytes
+    version: Version
+    blob: bytes
+
+
+Work = Open | Insert | Draw | Shelve
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one piece of work; ``reason`` is empty when it was done."""
+
+    work: Work
+    reason: str = ""
+    detail: str = ""
+    steps: int = 0
+    parts: list[Parts] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The pool's counters after a round of work."""
+
+    spec: TransitionSpec | None = None
+    size: int = 0
+    env_steps: int = 0
+    updates: int = 0
+    version: Version = NO_VERSION
+    shelf_bytes: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+class PoolWorker:
+    """Owns the pool and the shelf.
+
+    Args:
+        pool: an existing pool, or none until the first actor declares the spec.
+        make_pool: makes the pool for a spec.
+        shelf: the weight shelf beside it.
+    """
+
+    def __init__(self, pool: SACReplayPool | None, make_pool: Callable[[TransitionSpec], SACReplayPool], shelf: Shelf) -> None:
+        self._pool, self._make_pool, self.shelf = pool, make_pool, shelf
+
+    def run(self, work: Sequence[Work]) -> tuple[list[Done], Totals]:
+        """Perform work in order; an error that is not one block's or one peer's fault is raised."""
+        return [self._perform(w) for w in work], self.totals()
+
+    def totals(self) -> Totals:
+        """The counters now."""
+        pool, shelf = self._pool, self.shelf
+        if pool is None:
+            return Totals(version=shelf.version, shelf_bytes=shelf.nbytes)
+        counters = pool.counters()
+        return Totals(pool.spec, pool.size, pool.env_steps, pool.updates, shelf.version, shelf.nbytes, counters, pool.info())
+
+    def streams(self) -> dict[str, dict[int, int]]:
+        """Actor -> stream -> last seq that the pool knows; asked once, before the thread starts."""
+        return {} if self._pool is None else {actor: self._pool.streams(actor) for actor in self._pool.actors()}
+
+    def close(self) -> None:
+        """Close the pool."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def _perform(self, work: Work) -> Done:
+        if isinstance(work, Open):
+            if self._pool is None:
+                self._pool = self._make_pool(work.spec)
+            return Done(work)
+        if isinstance(work, Shelve):
+            return self._shelve(work)
+        if self._pool is None or self._pool.spec is None:
+            return Done(work, "no-pool", "no actor has declared its spec yet")
+        if isinstance(work, Insert):
+            return self._insert(self._pool, self._pool.spec, work)
+        return self._draw(self._pool, self._pool.spec, work)
+
+    def _shelve(self, work: Shelve) -> Done:
+        try:
+            self.shelf.put(work.blob, work.version)
+        except WireError as error:
+            return Done(work, error.reason, str(error)[:256])
+        return Done(work)
+
+    def _insert(self, pool: SACReplayPool, spec: TransitionSpec, work: Insert) -> Done:
+        try:
+            pool.insert(work.block, work.actor, work.stream, work.seq)
+        except BlockRefused as error:
+            pool.reject(work.actor, work.stream, work.seq, work.block.n_rows)
+            return Done(work, error.reason, str(error)[:256], work.block.n_rows)
+        return Done(work, steps=spec.fresh_steps(work.block.rows))
+
+    def _draw(self, pool: SACReplayPool, spec: TransitionSpec, work: Draw) -> Done:
+        parts: list[Parts] = []
+        if work.statistics:
+            statistics = pool.statistics()
+            parts.append([encode(StatisticsHead(statistics.count)), *statistics_frames(statistics, spec)])
+        for _ in range(work.batches):
+            try:
+                batch = pool.sample(work.batch_size)
+            except PoolTooSmall as error:
+                return Done(work, "pool-too-small", str(error)[:256], parts=parts)
+            number = pool.grant_updates(1)
+            parts.append(batch_parts(BatchHead(number, len(batch)), batch, spec))
+        return Done(work, parts=parts)

@@ -1,0 +1,154 @@
+"""Message <-> frames: a bounded msgpack header, then raw frames; and arrays <-> frames, checked against the spec.
+
+A header is ``[version, tag, {field: value}]``, at most 64 KiB. No frame is ever unpickled, and no array type
+comes from the wire: dtype and shape are known from the agreed spec before a byte is looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from headrace.common.batch import Batch
+from headrace.common.block import Array, Block
+from headrace.common.errors import WireError
+from headrace.common.specs import TransitionSpec
+from headrace.common.statistics import ObsStatistics
+from headrace.common.wire.messages import MESSAGES, PROTOCOL, BatchHead, BlockHead, Message
+
+MAX_HEADER_BYTES = 64 << 10
+MAX_PARTS = 2 + 2 * 64
+Frame = bytes | memoryview
+Parts = list[Frame]
+
+_UNPACK = {"raw": False, "strict_map_key": True, "max_ext_len": 0, "max_array_len": 8192, "max_map_len": 8192}
+_FIELDS = {cls: {f.name: f.metadata["take"] for f in dataclasses.fields(cls)} for cls in MESSAGES.values()}
+_REQUIRED = {
+    cls: frozenset(f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING) for cls in MESSAGES.values()
+}
+
+
+def encode(message: Message) -> bytes:
+    """The header frame of a message; raises :class:`WireError` when it is too large."""
+    values = {f.name: getattr(message, f.name) for f in dataclasses.fields(message)}
+    header: bytes = msgpack.packb([PROTOCOL, message.TAG, values])
+    if len(header) > MAX_HEADER_BYTES:
+        raise WireError("too-large", f"header of {len(header)} bytes, at most {MAX_HEADER_BYTES}")
+    return header
+
+
+def decode(header: Frame) -> Message:
+    """The message in a header frame.
+
+    Raises:
+        WireError: ``too-large``, ``version`` or ``malformed``; never anything else, whatever the bytes.
+    """
+    if len(header) > MAX_HEADER_BYTES:
+        raise WireError("too-large", f"header of {len(header)} bytes, at most {MAX_HEADER_BYTES}")
+    try:
+        outer = msgpack.unpackb(header, object_pairs_hook=_unique, **_UNPACK)
+    except WireError:
+        raise
+    except (ValueError, TypeError, msgpack.UnpackException, RecursionError, UnicodeDecodeError) as error:
+        raise WireError("malformed", f"not msgpack: {type(error).__name__}") from None
+    if type(outer) is not list or len(outer) != 3:
+        raise WireError("malformed", "header is not [version, tag, fields]")
+    version, tag, values = outer
+    if type(version) is not int or version != PROTOCOL:
+        raise WireError("version", f"protocol version {str(version)[:16]}, this build speaks {PROTOCOL}")
+    cls = MESSAGES.get(tag) if type(tag) is int else None
+    if cls is None or type(values) is not dict:
+        raise WireError("malformed", "unknown kind of message")
+    takers = _FIELDS[cls]
+    if not (values.keys() <= takers.keys() and _REQUIRED[cls] <= values.keys()):
+        raise WireError("malformed", f"{cls.__name__}: fields missing or unknown")
+    try:
+        return cls(**{name: takers[name](value) for name, value in values.items()})
+    except WireError as error:
+        raise WireError(error.reason, f"{cls.__name__}: {error}") from None
+
+
+def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise WireError("malformed", "a key appears twice")
+    return out
+
+
+def block_parts(head: BlockHead, block: Block, spec: TransitionSpec) -> Parts:
+    """A block as frames: header, packed rows, one frame per observation key."""
+    return [encode(head), _bytes(block.rows), *(_bytes(block.frames[o.key]) for o in spec.obs)]
+
+
+def parse_block(head: BlockHead, frames: Sequence[Frame], spec: TransitionSpec) -> Block:
+    """The block in the frames after a :class:`BlockHead`; arrays are read-only views of the frames.
+
+    Raises:
+        WireError: ``arity`` or ``size`` when frames do not match the header and the spec.
+    """
+    if len(frames) != 1 + len(spec.obs):
+        raise WireError("arity", f"{len(frames)} frames, a block of this spec has {1 + len(spec.obs)}")
+    rows = _array(frames[0], spec.row_dtype, (head.rows,), "rows")
+    obs = {
+        o.key: _array(f, np.dtype(o.dtype), (head.frames, *o.shape), o.key) for o, f in zip(spec.obs, frames[1:], strict=True)
+    }
+    return Block(rows, obs)
+
+
+def batch_parts(head: BatchHead, batch: Batch, spec: TransitionSpec) -> Parts:
+    """A batch as frames: header, ids, rows, then obs and next_obs per key."""
+    sides = [side[o.key] for o in spec.obs for side in (batch.obs, batch.next_obs)]
+    return [encode(head), _bytes(batch.ids), _bytes(batch.rows), *(_bytes(a) for a in sides)]
+
+
+def parse_batch(head: BatchHead, frames: Sequence[Frame], spec: TransitionSpec) -> Batch:
+    """The batch in the frames after a :class:`BatchHead`; arrays own their memory and may be written."""
+    if len(frames) != 2 + 2 * len(spec.obs):
+        raise WireError("arity", f"{len(frames)} frames, a batch of this spec has {2 + 2 * len(spec.obs)}")
+    n = head.rows
+    ids = _array(frames[0], np.dtype("<i8"), (n,), "ids").copy()
+    rows = _array(frames[1], spec.row_dtype, (n,), "rows").copy()
+    obs: dict[str, Array] = {}
+    next_obs: dict[str, Array] = {}
+    for i, o in enumerate(spec.obs):
+        shape = (n, *((spec.stack,) if spec.stack > 1 else ()), *o.shape)
+        for side, frame in ((obs, frames[2 + 2 * i]), (next_obs, frames[3 + 2 * i])):
+            side[o.key] = _array(frame, np.dtype(o.dtype), shape, o.key).copy()
+    return Batch(ids, rows, obs, next_obs)
+
+
+def statistics_frames(statistics: ObsStatistics, spec: TransitionSpec) -> Parts:
+    """Mean and variance per float key as frames, in spec order."""
+    keys = [o.key for o in spec.obs if o.dtype == "<f4"]
+    return [_bytes(np.asarray(side[k], "<f4")) for k in keys for side in (statistics.mean, statistics.var)]
+
+
+def parse_statistics(count: int, frames: Sequence[Frame], spec: TransitionSpec) -> ObsStatistics:
+    """The statistics in the frames of :func:`statistics_frames`."""
+    floats = [o for o in spec.obs if o.dtype == "<f4"]
+    if len(frames) != 2 * len(floats):
+        raise WireError("arity", f"{len(frames)} frames, statistics of this spec have {2 * len(floats)}")
+    mean = {o.key: _array(frames[2 * i], np.dtype("<f4"), o.shape, o.key).copy() for i, o in enumerate(floats)}
+    var = {o.key: _array(frames[2 * i + 1], np.dtype("<f4"), o.shape, o.key).copy() for i, o in enumerate(floats)}
+    return ObsStatistics(count, mean, var)
+
+
+def take_array(frame: Frame, dtype: str, shape: tuple[int, ...], name: str) -> Array:
+    """One frame as an array of exactly this dtype and shape, else :class:`WireError`."""
+    return _array(frame, np.dtype(dtype), shape, name)
+
+
+def _bytes(array: Array) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _array(frame: Frame, dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> Array:
+    need = math.prod(shape) * dtype.itemsize
+    if len(frame) != need:
+        raise WireError("size", f"{name}: {len(frame)} bytes, expected {need}")
+    return np.frombuffer(frame, dtype).reshape(shape)

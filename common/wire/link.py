@@ -1,0 +1,207 @@
+"""A client's connection: one thread that owns the socket and drives a session and a role, both without I/O."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket as stdlib_socket
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+import zmq
+
+from headrace.common.clock import Clock
+from headrace.common.errors import DeadlineExceeded, HeadraceError, WireError
+from headrace.common.wire import fragments, sockets
+from headrace.common.wire.codec import Frame, Parts, decode, encode
+from headrace.common.wire.messages import Goodbye, Hello, Message, Pulse, Welcome
+from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.session import ClientSession, Phase
+
+LOG = logging.getLogger(__name__)
+MAX_TAKE = 256
+MAX_POLL_S = 0.2
+GOODBYE_S = 1.0
+
+
+class Role(Protocol):
+    """What a client does with its session; every call comes from the link's thread."""
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """A session has begun (the first, or after a loss)."""
+        ...
+
+    def received(self, message: Message, frames: list[Frame]) -> None:
+        """A message of the buffer; raise :class:`WireError` to refuse it."""
+        ...
+
+    def outgoing(self, room: int) -> Iterable[Parts]:
+        """Messages to send now; the last one may exceed ``room`` bytes and is then cut to fit."""
+        ...
+
+    def pulse(self) -> Pulse:
+        """The heartbeat."""
+        ...
+
+    def position(self) -> tuple[int, int]:
+        """Env steps executed by this process, and those of them not yet acknowledged (0, 0 for others)."""
+        ...
+
+
+def new_hello(role: str, identity: str, **fields: object) -> Hello:
+    """A hello of this process, with a fresh incarnation."""
+    host = stdlib_socket.gethostname()[:255]
+    return Hello(1, role, identity, os.urandom(16), host, os.getpid(), **fields)  # type: ignore[arg-type]  # fields of Hello
+
+
+class Link:
+    """The thread between a role and its buffer."""
+
+    def __init__(self, hello: Hello, role: Role, endpoint: str, network: NetworkConfig, clock: Clock) -> None:
+        self._role, self._endpoint, self._clock = role, endpoint, clock
+        self.session = ClientSession(hello, network, endpoint, clock.now())
+        self._network = network
+        self._refused = 0
+        self._failure: BaseException | None = None
+        self._queue: deque[Parts] = deque()
+        self._stop: Goodbye | None = None
+        self._changed = threading.Condition()
+        self._wake_read, self._wake_write = stdlib_socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="headrace-link", daemon=True)
+
+    def start(self) -> None:
+        """Start dialling."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tell the thread that the role has something to send."""
+        with contextlib.suppress(BlockingIOError):  # it has not yet read the last wake, so it will look
+            self._wake_write.send(b"\0")
+
+    def check(self) -> None:
+        """Raise what ended the session for good, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+        if self.session.failure is not None:
+            raise self.session.failure
+
+    def wait_welcome(self, deadline_s: float) -> Welcome:
+        """Wait for the session; raises what refused it, or :class:`DeadlineExceeded` with the reason for waiting."""
+        end = self._clock.now() + deadline_s
+        while True:
+            self.check()
+            if self.session.phase is Phase.LIVE and self.session.welcome is not None:
+                return self.session.welcome
+            left = end - self._clock.now()
+            if left <= 0:
+                raise DeadlineExceeded(f"no session within {deadline_s:g} s: {self.session.waiting}")
+            with self._changed:
+                self._changed.wait(min(left, MAX_POLL_S))
+
+    def close(self, goodbye: Goodbye) -> None:
+        """Say goodbye if there is a session, and end the thread."""
+        self._stop = goodbye
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join(GOODBYE_S + 2.0)
+        self._wake_read.close()
+        self._wake_write.close()
+
+    def _run(self) -> None:
+        context = zmq.Context()
+        try:
+            self._loop(context)
+        except BaseException as error:
+            self._failure = error
+            if not isinstance(error, HeadraceError):
+                LOG.exception("the connection thread ended by a defect")
+        finally:
+            with self._changed:
+                self._changed.notify_all()
+            context.destroy(0)
+
+    def _loop(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        socket = sockets.dealer(context, self._endpoint)
+        pulse_at = 0.0
+        while self._stop is None:
+            now = self._clock.now()
+            self.session.update_hello(**dict(zip(("executed", "pending"), self._role.position(), strict=True)))
+            hello = self.session.tick(now)
+            if self.session.reconnect:
+                self.session.reconnect = False
+                socket.close(0)
+                socket = sockets.dealer(context, self._endpoint)
+            if self.session.phase is Phase.ENDED:
+                break
+            if hello is not None:
+                self._queue.clear()
+                self._send(socket, [encode(hello)])
+            if self.session.phase is Phase.LIVE and now >= pulse_at:
+                pulse_at = now + self._network.heartbeat_s
+                self._send(socket, [encode(self._role.pulse())])
+            self._pump(socket)
+            self._poll(socket, max(0.0, min(MAX_POLL_S, pulse_at - now if self.session.phase is Phase.LIVE else MAX_POLL_S)))
+            self._take(socket)
+        if self._stop is not None and self.session.phase is Phase.LIVE:
+            self._send(socket, [encode(self._stop)])
+            socket.close(int(GOODBYE_S * 1000))
+            context.term()
+
+    def _pump(self, socket: zmq.Socket[bytes]) -> None:
+        room = self.session.room()
+        while room > 0:
+            if not self._queue:
+                for message in self._role.outgoing(room):
+                    self._queue.extend(fragments.split(message, self._network.fragment_bytes))
+                if not self._queue:
+                    return
+            parts = self._queue[0]
+            if not self._send(socket, parts):
+                return
+            self._queue.popleft()
+            self.session.sent(fragments.size_of(parts))
+            room = self.session.room()
+
+    def _poll(self, socket: zmq.Socket[bytes], seconds: float) -> None:
+        poller = zmq.Poller()
+        poller.register(socket, zmq.POLLIN)
+        poller.register(self._wake_read.fileno(), zmq.POLLIN)
+        for source, _ in poller.poll(int(seconds * 1000) + 1):
+            if source == self._wake_read.fileno():
+                self._wake_read.recv(4096)
+
+    def _take(self, socket: zmq.Socket[bytes]) -> None:
+        for _ in range(MAX_TAKE):
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            parts: list[Frame] = [f.buffer for f in frames]
+            try:
+                message = decode(parts[0])
+                if not self.session.receive(message, self._clock.now()):
+                    continue
+                if isinstance(message, Welcome):
+                    self._queue.clear()
+                    self._role.welcomed(message)
+                else:
+                    self._role.received(message, parts[1:])
+            except WireError as error:
+                self._refused += 1
+                LOG.warning("refused a message of the buffer (%d so far): %s", self._refused, error)
+            finally:
+                with self._changed:
+                    self._changed.notify_all()
+
+    @staticmethod
+    def _send(socket: zmq.Socket[bytes], parts: Parts) -> bool:
+        try:
+            socket.send_multipart(parts, zmq.NOBLOCK, copy=fragments.size_of(parts) < 1 << 16)
+        except zmq.Again:
+            return False
+        return True

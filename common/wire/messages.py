@@ -1,0 +1,288 @@
+"""Every message of the protocol, one frozen dataclass a kind.
+
+Client = actor, evaluator, learner rank or observer; all dial the buffer. Frames that follow a header are
+named in the class docstring. Sequence numbers start at 1; 0 means none yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headrace.common.wire.fields import U32, blob, flag, pairs, plain, real, text, uint
+
+PROTOCOL = 1
+ROLES = ("actor", "evaluator", "learner", "observer")
+MAX_ID = 128
+MAX_STREAMS = 64
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages; ``TAG`` is the kind on the wire and never reused."""
+
+    TAG: ClassVar[int] = 0
+
+
+# --- client to buffer -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """Asks for a session. ``incarnation`` names the process, so that a reconnect is not taken for a rival."""
+
+    TAG: ClassVar[int] = 1
+    protocol: int = uint(U32)
+    role: str = text(16)
+    id: str = text(MAX_ID)
+    incarnation: bytes = blob(16)
+    host: str = text(255)
+    pid: int = uint(U32)
+    spec: Any = plain(default=None)
+    lanes: int = uint(U32, default=1)
+    executed: int = uint(default=0)
+    pending: int = uint(default=0)
+
+
+@dataclass(frozen=True)
+class BlockHead(Message):
+    """Rows ``seq .. seq + rows - 1`` of a stream. Frames: packed rows, then one frame per observation key in spec order."""
+
+    TAG: ClassVar[int] = 2
+    stream: int = uint()
+    seq: int = uint()
+    rows: int = uint(U32)
+    frames: int = uint(U32)
+
+
+@dataclass(frozen=True)
+class Fragment(Message):
+    """Part ``index`` of ``count`` of one larger message of ``total`` bytes. Frame: the bytes."""
+
+    TAG: ClassVar[int] = 3
+    index: int = uint(U32)
+    count: int = uint(U32)
+    total: int = uint()
+
+
+@dataclass(frozen=True)
+class Pulse(Message):
+    """Client heartbeat with what it has done and the weights it acts on."""
+
+    TAG: ClassVar[int] = 4
+    executed: int = uint(default=0)
+    dropped: int = uint(default=0)
+    epoch: int = uint(U32, default=0)
+    step: int = uint(default=0)
+    report: Any = plain(default=None)
+
+
+@dataclass(frozen=True)
+class Draw(Message):
+    """Learner's demand: ``wanted`` batches in all since this session's welcome."""
+
+    TAG: ClassVar[int] = 5
+    wanted: int = uint()
+    batch_size: int = uint(U32)
+    statistics: bool = flag(default=False)
+
+
+@dataclass(frozen=True)
+class WeightsGet(Message):
+    """Asks for ``length`` bytes at ``offset`` of one version on the shelf."""
+
+    TAG: ClassVar[int] = 6
+    epoch: int = uint(U32)
+    step: int = uint()
+    offset: int = uint()
+    length: int = uint(U32)
+
+
+@dataclass(frozen=True)
+class Publish(Message):
+    """A learner's new weights. Frame: a packed weight set."""
+
+    TAG: ClassVar[int] = 7
+    epoch: int = uint(U32)
+    step: int = uint()
+
+
+@dataclass(frozen=True)
+class EpisodeEnd(Message):
+    """One finished training episode, for people who watch."""
+
+    TAG: ClassVar[int] = 8
+    episode: int = uint()
+    total: float = real()
+    length: int = uint(U32)
+    outcome: int = uint(2)
+
+
+@dataclass(frozen=True)
+class Evaluation(Message):
+    """One evaluation of one version. Frames: returns ``(n,)`` <f8, lengths ``(n,)`` <i8, outcomes ``(n,)`` |u1."""
+
+    TAG: ClassVar[int] = 9
+    epoch: int = uint(U32)
+    step: int = uint()
+    env_steps: int = uint()
+    episodes: int = uint(100_000)
+
+
+@dataclass(frozen=True)
+class Query(Message):
+    """An observer asks; ``what`` is ``status``."""
+
+    TAG: ClassVar[int] = 10
+    what: str = text(32)
+
+
+@dataclass(frozen=True)
+class Goodbye(Message):
+    """The client leaves in order; ``done`` says that its job is complete."""
+
+    TAG: ClassVar[int] = 11
+    done: bool = flag()
+    reason: str = text(256, default="")
+
+
+# --- buffer to client -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Welcome(Message):
+    """Opens a session: the epoch, the limits, the agreed spec, and how far each stream of this actor is acknowledged."""
+
+    TAG: ClassVar[int] = 32
+    epoch: int = uint(U32)
+    lease_s: float = real()
+    heartbeat_s: float = real()
+    credit_bytes: int = uint()
+    fragment_bytes: int = uint(U32)
+    spec: Any = plain(default=None)
+    streams: tuple[tuple[int, int], ...] = pairs(MAX_STREAMS, default=())
+    pool: str = text(64, default="")
+
+
+@dataclass(frozen=True)
+class Refused(Message):
+    """No session, or no longer one. ``retry_s`` 0 means never ask again."""
+
+    TAG: ClassVar[int] = 33
+    reason: str = text(32)
+    detail: str = text(1024)
+    retry_s: float = real(default=0.0)
+
+
+@dataclass(frozen=True)
+class Ack(Message):
+    """All rows up to ``seq`` of the stream are committed or rejected."""
+
+    TAG: ClassVar[int] = 34
+    stream: int = uint()
+    seq: int = uint()
+
+
+@dataclass(frozen=True)
+class Reject(Message):
+    """Rows ``first .. last`` of the stream may not enter the pool and must not be sent again."""
+
+    TAG: ClassVar[int] = 35
+    stream: int = uint()
+    first: int = uint()
+    last: int = uint()
+    reason: str = text(32)
+    detail: str = text(256)
+
+
+@dataclass(frozen=True)
+class Received(Message):
+    """Byte credit: the buffer has taken ``bytes`` in all from this session."""
+
+    TAG: ClassVar[int] = 36
+    bytes: int = uint()
+
+
+@dataclass(frozen=True)
+class State(Message):
+    """Buffer heartbeat: the newest weights, this actor's step allowance, and the phase of the run.
+
+    ``granted`` counts env steps of this process since its start; the first ``random`` of them are uniform random.
+    ``final`` says that no further step will ever be granted.
+    """
+
+    TAG: ClassVar[int] = 37
+    learner: str = text(MAX_ID, default="")
+    epoch: int = uint(U32, default=0)
+    step: int = uint(default=0)
+    granted: int = uint(default=0)
+    random: int = uint(default=0)
+    final: bool = flag(default=False)
+    phase: str = text(16, default="")
+    env_steps: int = uint(default=0)
+    report: Any = plain(default=None)
+
+
+@dataclass(frozen=True)
+class BatchHead(Message):
+    """One sampled batch = one granted update. Frames: ids, rows, then obs and next_obs per key in spec order."""
+
+    TAG: ClassVar[int] = 38
+    number: int = uint()
+    rows: int = uint(U32)
+
+
+@dataclass(frozen=True)
+class StatisticsHead(Message):
+    """Observation statistics. Frames: mean and var per float key, in spec order, <f4."""
+
+    TAG: ClassVar[int] = 39
+    count: int = uint()
+
+
+@dataclass(frozen=True)
+class WeightsPart(Message):
+    """Bytes at ``offset`` of ``total`` of one version. Frame: the bytes."""
+
+    TAG: ClassVar[int] = 40
+    epoch: int = uint(U32)
+    step: int = uint()
+    offset: int = uint()
+    total: int = uint()
+
+
+@dataclass(frozen=True)
+class Published(Message):
+    """The shelf holds the version now (``reason`` empty) or refused it."""
+
+    TAG: ClassVar[int] = 41
+    epoch: int = uint(U32)
+    step: int = uint()
+    reason: str = text(32, default="")
+    detail: str = text(256, default="")
+
+
+@dataclass(frozen=True)
+class Stop(Message):
+    """The buffer asks the client to end: ``done`` when the run has reached its goal."""
+
+    TAG: ClassVar[int] = 42
+    done: bool = flag()
+    reason: str = text(256)
+
+
+@dataclass(frozen=True)
+class Answer(Message):
+    """Answer to a query. Frame: JSON in UTF-8."""
+
+    TAG: ClassVar[int] = 43
+    what: str = text(32)
+
+
+MESSAGES: dict[int, type[Message]] = {
+    cls.TAG: cls
+    for cls in (
+        *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye),
+        *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
+    )
+}

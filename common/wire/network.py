@@ -1,0 +1,45 @@
+"""Limits and times of the wire that every role shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.common.config import option
+from headrace.common.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """How roles meet and how long they wait for each other."""
+
+    endpoint: str = option(
+        "tcp://127.0.0.1:0", help="where the buffer listens; port 0 picks a free one (train writes it to the run directory)"
+    )
+    insecure: bool = option(
+        False, help="allow a non-loopback endpoint: until keys are configured anybody who reaches the port may write"
+    )
+    lease_s: float = option(5.0, help="a silent peer is given up after this long", unit="s", low=0.2, high=600, resume=True)
+    heartbeat_s: float = option(0.5, help="time between two signs of life", unit="s", low=0.02, high=60, resume=True)
+    connect_s: float = option(
+        600.0, help="how long a role waits for its session or for data before it gives up", unit="s", low=1, resume=True
+    )
+    credit_bytes: int = option(
+        8 << 20, help="unacknowledged bytes that one client may have under way", unit="B", low=1 << 16, resume=True
+    )
+    fragment_bytes: int = option(
+        256 << 10, help="messages above this travel in parts", unit="B", low=4096, high=64 << 20, resume=True
+    )
+    message_bytes: int = option(256 << 20, help="largest message a peer may send in parts", unit="B", low=1 << 16, resume=True)
+
+    def check(self, path: str = "network") -> None:
+        """Refuse times that cannot work together."""
+        if self.lease_s < 3 * self.heartbeat_s:
+            raise ConfigError(
+                f"{path}.lease_s: {self.lease_s:g} s is below three heartbeats ({path}.heartbeat_s {self.heartbeat_s:g} s);"
+                f" nearest valid: {3 * self.heartbeat_s:g}"
+            )
+        if self.credit_bytes < 2 * self.fragment_bytes:
+            raise ConfigError(
+                f"{path}.credit_bytes: {self.credit_bytes} is below two fragments ({path}.fragment_bytes"
+                f" {self.fragment_bytes}); nearest valid: {2 * self.fragment_bytes}"
+            )

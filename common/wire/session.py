@@ -1,0 +1,123 @@
+"""The client's side of a session, without sockets: who we are to the buffer, and since when we have not heard from it.
+
+state     event                                next      also
+SEEKING   tick, hello not answered for a while SEEKING   hello again
+SEEKING   Welcome                              LIVE      ``welcome`` is set, byte credit starts afresh
+SEEKING   Refused, retry_s > 0                 SEEKING   hello again after retry_s; held too long -> ENDED
+SEEKING   no session for connect_s             ENDED     DeadlineExceeded
+LIVE      any message                          LIVE      the lease is renewed
+LIVE      silence for lease_s                  SEEKING   the socket is made anew
+LIVE      Refused, retry_s > 0                 SEEKING   (the buffer was restarted)
+any       Refused, retry_s = 0                 ENDED     SessionRefused
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+from headrace.common.errors import DeadlineExceeded, HeadraceError, SessionRefused
+from headrace.common.wire.messages import Hello, Message, Received, Refused, Welcome
+from headrace.common.wire.network import NetworkConfig
+
+HELLO_AGAIN_S = 1.0
+
+
+class Phase(enum.Enum):
+    """Where a client session stands."""
+
+    SEEKING = "seeking"
+    LIVE = "live"
+    ENDED = "ended"
+
+
+class ClientSession:
+    """Hello, lease and byte credit of one client process towards one buffer."""
+
+    def __init__(self, hello: Hello, network: NetworkConfig, endpoint: str, now: float) -> None:
+        self.hello = hello
+        self.phase = Phase.SEEKING
+        self.waiting = f"waiting for an answer from {endpoint}"
+        self.welcome: Welcome | None = None
+        self.failure: HeadraceError | None = None
+        self.reconnect = False
+        self._network = network
+        self._endpoint = endpoint
+        self._since = now
+        self._heard = now
+        self._hello_at = now
+        self._held_since: float | None = None
+        self._sent = 0
+        self._received = 0
+
+    def tick(self, now: float) -> Hello | None:
+        """Move time on; a hello to send, or none. Sets ``reconnect`` when the socket should be made anew."""
+        if self.phase is Phase.LIVE and now - self._heard > self._network.lease_s:
+            self._seek(now, f"{self._endpoint} has been silent for {self._network.lease_s:g} s")
+            self.reconnect = True
+        if self.phase is not Phase.SEEKING:
+            return None
+        if now - self._since > self._network.connect_s:
+            self._end(DeadlineExceeded(f"no session within {self._network.connect_s:g} s: {self.waiting}"))
+            return None
+        if now < self._hello_at:
+            return None
+        self._hello_at = now + HELLO_AGAIN_S
+        return self.hello
+
+    def receive(self, message: Message, now: float) -> bool:
+        """Take a message of the buffer; true when it is for the role to handle (Welcome included)."""
+        self._heard = now
+        if isinstance(message, Refused):
+            self._refused(message, now)
+            return False
+        if self.phase is Phase.SEEKING:
+            if not isinstance(message, Welcome):
+                return False  # left over from the session before
+            self.phase, self.welcome, self.waiting = Phase.LIVE, message, ""
+            self._held_since = None
+            self._sent = self._received = 0
+            return True
+        if self.phase is Phase.ENDED or isinstance(message, Welcome):
+            return False
+        if isinstance(message, Received):
+            self._received = max(self._received, min(message.bytes, self._sent))
+            return False
+        return True
+
+    def room(self) -> int:
+        """Bytes that may be sent now."""
+        if self.phase is not Phase.LIVE or self.welcome is None:
+            return 0
+        return max(0, self.welcome.credit_bytes - (self._sent - self._received))
+
+    def sent(self, size: int) -> None:
+        """Account for bytes that were handed to the socket."""
+        self._sent += size
+
+    def update_hello(self, *, executed: int, pending: int) -> None:
+        """Keep the counters of the next hello current."""
+        self.hello = replace(self.hello, executed=executed, pending=pending)
+
+    def _refused(self, message: Refused, now: float) -> None:
+        if message.retry_s <= 0:
+            self._end(SessionRefused(message.reason, message.detail))
+            return
+        if self.phase is Phase.LIVE:
+            self._seek(now, message.detail)
+            self._hello_at = now
+            return
+        self.waiting = message.detail
+        self._hello_at = now + message.retry_s
+        if message.reason != "held":
+            return
+        self._held_since = now if self._held_since is None else self._held_since
+        if now - self._held_since > 2 * self._network.lease_s:
+            self._end(SessionRefused("held", message.detail))
+
+    def _seek(self, now: float, why: str) -> None:
+        self.phase, self.waiting = Phase.SEEKING, why
+        self._since = self._hello_at = now
+
+    def _end(self, failure: HeadraceError) -> None:
+        self.phase, self.failure, self.waiting = Phase.ENDED, failure, str(failure)

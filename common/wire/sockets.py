@@ -1,0 +1,75 @@
+"""The only place that makes and configures ZeroMQ sockets."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+import zmq
+
+from headrace.common.errors import ConfigError
+from headrace.common.wire.network import NetworkConfig
+
+# A peer's queue holds whole messages; bytes are bounded by credit and by the server's own queues above it.
+HIGH_WATER = 1000
+
+
+def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
+    """A client's socket, dialling ``endpoint``; sends fail at once while there is no connection."""
+    socket = context.socket(zmq.DEALER)
+    _common(socket)
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+    try:
+        socket.connect(endpoint)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise ConfigError(f"network.endpoint: cannot dial {endpoint!r}: {error}; expected tcp://HOST:PORT") from None
+    return socket
+
+
+def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> zmq.Socket[bytes]:
+    """The buffer's listening socket, bound to ``network.endpoint``.
+
+    Raises:
+        ConfigError: when the port is taken, the address is not ours, or it is open to strangers.
+    """
+    refuse_strangers(network)
+    socket = context.socket(zmq.ROUTER)
+    _common(socket)
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    socket.setsockopt(zmq.MAXMSGSIZE, network.fragment_bytes + (64 << 10))
+    try:
+        socket.bind(network.endpoint)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise ConfigError(
+            f"network.endpoint: cannot listen on {network.endpoint!r}: {error}; free the port or name another"
+        ) from None
+    return socket
+
+
+def refuse_strangers(network: NetworkConfig) -> None:
+    """Refuse a non-loopback endpoint unless ``network.insecure`` says that the network itself is trusted."""
+    parts = urlsplit(network.endpoint)
+    if parts.scheme == "ipc" or network.insecure:
+        return
+    host = (parts.hostname or "").strip("[]")
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise ConfigError(
+            f"network.endpoint: {network.endpoint!r} is not loopback and there are no keys, so anybody who reaches the port"
+            " could write; bind 127.0.0.1, tunnel, or set network.insecure: true on a network that you trust"
+        )
+
+
+def _common(socket: zmq.Socket[bytes]) -> None:
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
+    socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
+    socket.setsockopt(zmq.IPV6, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)

@@ -1,0 +1,181 @@
+"""The learner process: take batches from the feed, update, publish, checkpoint, report."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.errors import DeadlineExceeded
+from headrace.common.process import stop_on_signal, wait_welcome
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import Version, WeightSet
+from headrace.common.wire.link import Link, new_hello
+from headrace.common.wire.messages import Goodbye, Welcome
+from headrace.common.wire.network import NetworkConfig
+from headrace.learner import checkpoint
+from headrace.learner.config import LearnerConfig, ModelConfig, torch_threads
+from headrace.learner.feed import Feed
+from headrace.learner.models import make_model
+from headrace.learner.sac import SAC
+from headrace.learner.sinks import MetricSinks, SinkConfig
+
+LOG = logging.getLogger(__name__)
+WAIT_S = 0.1
+PUBLISH_S = 5.0
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """All that a learner process needs to know."""
+
+    endpoint: str
+    learner_id: str
+    learner: LearnerConfig
+    model: ModelConfig
+    sinks: SinkConfig
+    network: NetworkConfig
+    run_dir: Path
+    seed: int
+    init_from: Path | None = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are written."""
+        return self.run_dir / "checkpoints"
+
+
+def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
+    """Learn until the run reaches its goal or a signal says stop; 0 when a final checkpoint is on disk.
+
+    Raises:
+        SessionRefused: the id is held, or the buffer turned this process away.
+        CheckpointError: a checkpoint exists but none can be read.
+        DeadlineExceeded: no session or no data in ``network.connect_s``.
+    """
+    clock = clock or MonotonicClock()
+    torch.set_num_threads(torch_threads(settings.learner))
+    feed = Feed(settings.learner.batch_size, settings.learner.prefetch_batches, statistics=settings.learner.normalise_obs)
+    link = Link(new_hello("learner", settings.learner_id), feed, settings.endpoint, settings.network, clock)
+    done = False
+    with stop_on_signal() as stop:
+        link.start()
+        try:
+            welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
+            if welcome is not None:
+                with MetricSinks(settings.run_dir, settings.sinks) as sinks:
+                    done = LearnerLoop(settings, welcome, feed, link, sinks, clock).run(stop)
+        finally:
+            link.close(Goodbye(done, "the run is complete" if done else "leaving"))
+    return 0
+
+
+class LearnerLoop:
+    """One learner's state between batches."""
+
+    def __init__(
+        self, settings: LearnerSettings, welcome: Welcome, feed: Feed, link: Link, sinks: MetricSinks, clock: Clock
+    ) -> None:
+        self._settings, self._feed, self._link, self._sinks, self._clock = settings, feed, link, sinks, clock
+        spec = TransitionSpec.from_dict(welcome.spec)
+        self.sac = SAC(make_model(spec, settings.model, settings.seed), spec, settings.learner, settings.seed)
+        self._restore()
+        self._metrics: dict[str, torch.Tensor] = {}
+        self._published_at = -1.0
+        self._published_step = -1
+        self._saved_step = self.sac.step
+        self._logged_at = clock.now()
+        self._logged_step = self.sac.step
+        self._fed_at = clock.now()
+
+    def run(self, stop: threading.Event) -> bool:
+        """Train; whether the run reached its goal."""
+        config = self._settings.learner
+        self._publish()
+        while not stop.is_set():
+            self._link.check()
+            batch = self._feed.get(WAIT_S)
+            if self._feed.must_draw:
+                self._link.wake()
+            if batch is None:
+                if self._feed.stop is not None:
+                    break
+                self._starved()
+                self._log()
+                continue
+            self._fed_at = self._clock.now()
+            self._metrics = self.sac.update(batch, self._feed.statistics)
+            if self._publish_due():
+                self._publish()
+            if self.sac.step - self._saved_step >= config.checkpoint_every_updates:
+                self.save()
+            self._log()
+        return self._finish()
+
+    def save(self) -> Path:
+        """Write a checkpoint with the policy beside it."""
+        weights = self.sac.weights(self._version())
+        self._saved_step = self.sac.step
+        return checkpoint.write(
+            self._settings.checkpoints,
+            self.sac.step,
+            self.sac.get_state(),
+            files={"policy.hrw": weights.pack()},
+            keep=self._settings.learner.checkpoint_keep,
+        )
+
+    def _restore(self) -> None:
+        newest = checkpoint.newest(self._settings.checkpoints)
+        if newest is not None:
+            self.sac.set_state(checkpoint.read(newest).state)
+            LOG.info("continued from %s at update %d", newest, self.sac.step)
+        elif self._settings.init_from is not None:
+            weights = WeightSet.unpack(self._settings.init_from.read_bytes())
+            self.sac.load_policy(weights)
+            LOG.info("policy taken from %s", self._settings.init_from)
+
+    def _version(self) -> Version:
+        return Version(self._settings.learner_id, self._feed.epoch, self.sac.step)
+
+    def _publish_due(self) -> bool:
+        config = self._settings.learner
+        enough = self.sac.step - self._published_step >= config.publish_every_updates
+        return enough and self._clock.now() - self._published_at >= config.publish_period_s
+
+    def _publish(self) -> None:
+        self._published_at, self._published_step = self._clock.now(), self.sac.step
+        self._feed.publish(self.sac.weights(self._version()))
+        self._link.wake()
+
+    def _finish(self) -> bool:
+        done = self._feed.stop is not None and self._feed.stop.done
+        if self._published_step != self.sac.step:
+            self._publish()
+        self._feed.wait_published(PUBLISH_S)
+        path = self.save() if self._saved_step != self.sac.step or not checkpoint.newest(self._settings.checkpoints) else None
+        if path is not None:
+            LOG.info("final checkpoint %s", path)
+        self._log(force=True)
+        return done
+
+    def _starved(self) -> None:
+        waited = self._clock.now() - self._fed_at
+        if waited > self._settings.network.connect_s:
+            raise DeadlineExceeded(f"no batch for {waited:.0f} s; is any actor connected? See headrace status")
+
+    def _log(self, *, force: bool = False) -> None:
+        now = self._clock.now()
+        elapsed = now - self._logged_at
+        if elapsed < self._settings.sinks.period_s and not force:
+            return
+        values: dict[str, Any] = {name: float(value) for name, value in self._metrics.items()}
+        values["learner/updates"] = self.sac.step
+        values["learner/updates_s"] = round((self.sac.step - self._logged_step) / elapsed, 3) if elapsed > 0 else 0.0
+        self._logged_at, self._logged_step = now, self.sac.step
+        self._feed.report(values)
+        self._sinks.write({**{f"run/{k}": v for k, v in self._feed.summary.items()}, **values})

@@ -1,0 +1,122 @@
+"""Pacing decisions, by tables and by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.buffer.pacing import Pacing, PacingConfig
+from headrace.common import config
+from headrace.common.errors import ConfigError
+
+
+def make(**options):
+    return Pacing(config.load(PacingConfig, {"min_fill": 100, "random_steps": 50, "env_steps": 1000, "lead_steps": 40, **options}))
+
+
+def test_updates_follow_the_steps_beyond_the_minimum_fill():
+    pacing = make(ratio=2.0)
+    for env_steps, updates, allowed in [(0, 0, 0), (99, 0, 0), (100, 0, 0), (101, 0, 2), (110, 20, 0), (110, 5, 15)]:
+        pacing.observe(env_steps, updates)
+        assert pacing.updates_allowed() == allowed, (env_steps, updates)
+
+
+def test_a_fraction_of_an_update_is_never_granted():
+    pacing = make(ratio=0.25)
+    pacing.observe(103, 0)
+    assert pacing.updates_allowed() == 0
+    pacing.observe(104, 0)
+    assert pacing.updates_allowed() == 1
+
+
+def test_the_first_steps_of_the_run_are_random_whoever_does_them():
+    pacing = make(min_fill=30, random_steps=50, lead_steps=40)
+    pacing.join("a", executed=0, pending=0, quantum=1)
+    pacing.join("b", executed=0, pending=0, quantum=1)
+    first = pacing.allowances()
+    assert {k: (v.granted, v.random) for k, v in first.items()} == {"a": (20, 20), "b": (20, 20)}
+    for name in "ab":
+        pacing.accounted(name, 20)
+    pacing.observe(40, 10)
+    second = pacing.allowances()
+    assert sum(v.granted for v in second.values()) == 80  # 30 + 40 + 10 updates / ratio 1
+    assert sum(v.random for v in second.values()) == 50
+
+
+def test_a_dead_actor_returns_what_it_did_not_deliver():
+    pacing = make(env_steps=200, min_fill=100, lead_steps=1000)
+    pacing.join("a", executed=0, pending=0, quantum=1)
+    assert pacing.allowances()["a"].granted == 200
+    assert pacing.allowances()["a"].final
+    pacing.accounted("a", 150)
+    pacing.observe(150, 0)
+    pacing.leave("a")
+    pacing.join("a", executed=0, pending=0, quantum=1)
+    assert pacing.allowances()["a"].granted == 50
+
+
+def test_a_reconnect_keeps_what_is_under_way():
+    pacing = make(env_steps=0, min_fill=100, lead_steps=40)
+    pacing.observe(70, 0)
+    pacing.join("a", executed=80, pending=10, quantum=1)  # 10 steps sent and not acknowledged
+    allowance = pacing.allowances()["a"]
+    assert allowance.granted == 80 + (40 - 10)
+
+
+def test_dropped_steps_return_to_the_budget_once():
+    pacing = make(env_steps=100, min_fill=50, lead_steps=1000)
+    pacing.join("a", executed=0, pending=0, quantum=1)
+    assert pacing.allowances()["a"].granted == 100
+    pacing.dropped("a", 3)
+    pacing.dropped("a", 3)
+    assert pacing.allowances()["a"].granted == 103
+
+
+def test_whole_vector_steps_only():
+    pacing = make(env_steps=1000, min_fill=100, lead_steps=41)
+    pacing.join("a", executed=0, pending=0, quantum=8)
+    assert pacing.allowances()["a"].granted % 8 == 0
+
+
+@pytest.mark.parametrize("slow", ["actors", "learner"])
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 4.0])
+def test_the_ratio_holds_whichever_side_is_slower(slow, ratio):
+    pacing = make(ratio=ratio, env_steps=5000, min_fill=200, random_steps=0, lead_steps=64)
+    rng = np.random.default_rng(3)
+    for name in "abc":
+        pacing.join(name, executed=0, pending=0, quantum=1)
+    done = dict.fromkeys("abc", 0)
+    env_steps = updates = 0
+    for _ in range(200_000):
+        allowances = pacing.allowances()
+        for name in "abc":
+            room = allowances[name].granted - done[name]
+            steps = min(room, int(rng.integers(0, 2 if slow == "actors" else 9)))
+            done[name] += steps
+            env_steps += steps
+            pacing.accounted(name, steps)
+        pacing.observe(env_steps, updates)
+        assert pacing.check_valid() == (True, "")
+        updates += min(pacing.updates_allowed(), int(rng.integers(0, 3 if slow == "learner" else 40)))
+        pacing.observe(env_steps, updates)
+        if env_steps > 700:
+            assert pacing.updates <= ratio * (env_steps - 200)
+            assert pacing.updates >= ratio * (env_steps - 200 - 64) - ratio - 1 or slow == "actors"
+        if pacing.finished:
+            break
+    assert (env_steps, updates) == (5000, int(ratio * 4800))
+    assert pacing.achieved_ratio == pytest.approx(ratio, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"min_fill": 1000, "env_steps": 1000}, ["min_fill", "1000", "999"]),
+        ({"random_steps": 2000}, ["random_steps", "2000", "1000"]),
+        ({"ratio": -1}, ["ratio", "-1", "0"]),
+    ],
+)
+def test_impossible_pacing_is_refused_with_both_values(options, words):
+    with pytest.raises(ConfigError) as error:
+        make(**options)
+    assert all(w in str(error.value) for w in words)

@@ -1,0 +1,138 @@
+"""The client session's table, and the fleet's."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.buffer.epochs import Epochs
+from headrace.buffer.fleet import Fleet
+from headrace.common.errors import DeadlineExceeded, PoolDamaged, SessionRefused
+from headrace.common.wire.messages import Ack, Hello, Received, Refused, Welcome
+from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.session import ClientSession, Phase
+
+NETWORK = NetworkConfig(lease_s=5.0, heartbeat_s=0.5, connect_s=60.0)
+HELLO = Hello(1, "actor", "a", b"i" * 16, "host", 7)
+WELCOME = Welcome(3, 5.0, 0.5, 1000, 4096)
+
+
+def live(now=0.0):
+    session = ClientSession(HELLO, NETWORK, "tcp://x:1", now)
+    assert session.tick(now) is HELLO
+    assert session.receive(WELCOME, now)
+    return session
+
+
+def test_hello_is_repeated_until_it_is_answered():
+    session = ClientSession(HELLO, NETWORK, "tcp://x:1", 0.0)
+    assert [t for t in range(20) if session.tick(t / 10)] == [0, 10]
+    assert session.waiting == "waiting for an answer from tcp://x:1"
+
+
+def test_a_session_that_never_comes_ends_with_its_reason():
+    session = ClientSession(HELLO, NETWORK, "tcp://x:1", 0.0)
+    session.receive(Refused("no-spec", "no actor yet", 0.2), 1.0)
+    session.tick(60.5)
+    assert session.phase is Phase.ENDED
+    assert isinstance(session.failure, DeadlineExceeded)
+    assert "no actor yet" in str(session.failure)
+
+
+def test_silence_for_a_lease_makes_the_socket_anew_and_says_hello_again():
+    session = live()
+    assert session.receive(Ack(1, 1), 3.0)
+    assert session.tick(7.9) is None
+    assert session.tick(8.1) is HELLO
+    assert session.reconnect
+    assert session.room() == 0
+
+
+def test_a_held_id_is_waited_for_two_leases_then_given_up_naming_the_holder():
+    session = ClientSession(HELLO, NETWORK, "tcp://x:1", 0.0)
+    refused = Refused("held", "held by pid 9 on arm-pc", 0.5)
+    session.receive(refused, 0.0)
+    session.receive(refused, 9.9)
+    assert session.phase is Phase.SEEKING
+    session.receive(refused, 10.1)
+    assert isinstance(session.failure, SessionRefused)
+    assert "pid 9 on arm-pc" in str(session.failure)
+
+
+def test_a_refusal_without_retry_ends_at_once():
+    session = live()
+    session.receive(Refused("spec", "spec.obs: 3 != 4", 0.0), 1.0)
+    assert (session.phase, str(session.failure)) == (Phase.ENDED, "spec.obs: 3 != 4")
+
+
+def test_a_restarted_buffer_is_greeted_at_once():
+    session = live()
+    session.receive(Refused("hello-first", "no session", 0.2), 1.0)
+    assert session.tick(1.0) is HELLO
+
+
+def test_credit_is_what_was_sent_and_not_yet_taken():
+    session = live()
+    session.sent(900)
+    assert session.room() == 100
+    session.receive(Received(500), 0.1)
+    assert session.room() == 600
+
+
+@pytest.mark.parametrize("forged", [10**12, 901])
+def test_a_forged_receipt_gives_no_more_than_was_sent(forged):
+    session = live()
+    session.sent(900)
+    session.receive(Received(forged), 0.1)
+    assert session.room() == 1000
+
+
+def fleet(tmp_path, most=8):
+    return Fleet(Epochs(tmp_path), lease_s=5.0, heartbeat_s=0.5, most=most)
+
+
+def hello(incarnation, pid=1, identity="a", role="actor"):
+    return Hello(1, role, identity, incarnation, "host", pid)
+
+
+def test_one_id_one_holder_while_the_lease_lives(tmp_path):
+    f = fleet(tmp_path)
+    first, _ = f.hello(b"p1", hello(b"1", 11), 0.0)
+    refused = f.hello(b"p2", hello(b"2", 22), 4.0)
+    assert isinstance(refused, Refused)
+    assert "pid 11 on host" in refused.detail
+    assert f.find(b"p1", 4.5) is first
+    assert f.find(b"p2", 4.5) is None
+    assert isinstance(f.hello(b"p2", hello(b"2", 22), 9.0), Refused)  # the incumbent was heard at 4.5
+    second, old = f.hello(b"p2", hello(b"2", 22), 9.6)
+    assert (first.epoch, second.epoch, old) == (1, 2, first)
+    assert f.find(b"p1", 9.7) is None  # the zombie is fenced
+    assert f.fenced == 1
+    assert f.check_valid() == (True, "")
+
+
+def test_a_reconnect_of_the_same_process_keeps_its_epoch(tmp_path):
+    f = fleet(tmp_path)
+    first, _ = f.hello(b"p1", hello(b"1"), 0.0)
+    again, _ = f.hello(b"p9", hello(b"1"), 1.0)
+    assert again.epoch == first.epoch
+    assert f.find(b"p1", 1.1) is None
+    assert f.fenced == 0
+
+
+def test_epochs_rise_over_restarts_of_the_buffer(tmp_path):
+    assert fleet(tmp_path).hello(b"p", hello(b"1"), 0.0)[0].epoch == 1
+    assert fleet(tmp_path).hello(b"p", hello(b"1"), 0.0)[0].epoch == 2
+
+
+def test_more_sessions_than_declared_are_refused(tmp_path):
+    f = fleet(tmp_path, most=1)
+    f.hello(b"p1", hello(b"1"), 0.0)
+    assert f.hello(b"p2", hello(b"2", identity="b"), 0.0).reason == "full"
+
+
+def test_a_damaged_epoch_file_is_named(tmp_path):
+    Epochs(tmp_path).raise_epoch("actor/a")
+    path = tmp_path / "epochs.json"
+    path.write_text(path.read_text().replace('"actor/a": 1', '"actor/a": 9'))
+    with pytest.raises(PoolDamaged, match="epochs.json"):
+        Epochs(tmp_path)
