@@ -31,7 +31,7 @@ class EnvConfig:
 
     # How its lanes run
     lanes: int = option(1, help="parallel episodes in one actor process", low=1, high=4096)
-    vector: str = option("sync", help="step the lanes one after the other, or each in its own process", choices=("sync", "async"))
+    vector: str = option("sync", help="lanes one after the other, or each in a process", choices=("sync", "async"))
     autoreset: str = option(
         "next_step", help="autoreset mode of the vector env", choices=("next_step", "same_step", "disabled")
     )
@@ -66,6 +66,6 @@ class ActorConfig:
     device: str = option("cpu", help="torch device of a torch policy")
 
     # How rows leave: a block is cut at whichever comes first
-    block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=65536, resume=True)
-    flush_s: float = option(0.05, help="longest time that a ready row waits for its block to fill", unit="s", low=0, resume=True)
+    block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=4096, resume=True)
+    flush_s: float = option(0.05, help="longest wait of a ready row for its block to fill", unit="s", low=0, resume=True)
     outbox_bytes: int = option(64 << 20, help="blocks kept until they are acknowledged", unit="bytes", low=1 << 16, resume=True)

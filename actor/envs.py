@@ -39,7 +39,7 @@ class LaneStep:
 
     Attributes:
         live: ``(L,)`` bool, False where no action was executed: the call only reset the lane, or it crashed.
-        rewards: ``(L,)`` float64, raw; not checked to be finite (the pool refuses what is not).
+        rewards: ``(L,)`` float32, raw; not checked to be finite (the pool refuses what is not).
         terminated: ``(L,)`` bool.
         truncated: ``(L,)`` bool.
         next_obs: key -> ``(L, *shape)``, the true last observation of the step, never a reset one.

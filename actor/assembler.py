@@ -1,0 +1,211 @@
+"""The assembler: consecutive steps of one lane become rows (1-step or n-step windows) and self-contained blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.tape import Tape
+from headrace.common.block import Block
+from headrace.common.errors import EnvError
+from headrace.common.specs import OUTCOME_UNKNOWN, SOURCE_POLICY, TransitionSpec
+from headrace.common.weights import Version
+
+Array = np.ndarray[Any, Any]
+MAX_WAITING = 16384
+_RUNNING = np.iinfo(np.int64).max
+_SCALARS = {  # columns of one executed step, in the order of Assembler.step
+    "episode": "<u8",
+    "t": "<u4",
+    "learner": "<u8",
+    "learner_epoch": "<u4",
+    "learner_step": "<u8",
+    "reward": "<f4",
+    "terminated": "u1",
+    "truncated": "u1",
+    "source": "u1",
+    "outcome": "u1",
+    "health": "u1",
+    "action_age": "<f4",
+    "frame": "<i8",  # id of the step's observation; the next one is the frame after it
+    "first": "<i8",  # id of its episode's first frame
+    "stop": "<i8",  # id of its episode's last step, once known
+}
+_COPIED = ("episode", "t", "learner", "learner_epoch", "learner_step", "outcome", "health", "action_age", "action")
+
+
+class Assembler:
+    """Steps of one lane in, blocks out.
+
+    Every step starts one row. Its window covers the steps from there to the episode's end, at most ``spec.window``, so
+    the tail of an episode has rows of fewer steps. A row is ready when its window cannot change any more: one
+    step after the window is full, or at the episode's end. The newest window is held back that long because a crash
+    may still make its last step the truncated end of the episode (:meth:`abort`).
+
+    Args:
+        spec: of kind ``steps``.
+        limit: most steps kept at once.
+
+    Raises:
+        EnvError: a method is called out of order, or more than ``limit`` steps wait for :meth:`take`.
+    """
+
+    def __init__(self, spec: TransitionSpec, limit: int = MAX_WAITING) -> None:
+        if spec.kind != "steps":
+            raise EnvError(f"assembler: rows of kind {spec.kind!r} are not made here, only 'steps'")
+        self._spec = spec
+        self._steps = Tape(
+            {name: ((), dtype) for name, dtype in _SCALARS.items()} | {"action": (spec.action.shape, "<f4")}, limit
+        )
+        self._frames = Tape({o.key: (o.shape, o.dtype) for o in spec.obs}, 2 * limit + spec.stack)
+        self._keys = [o.key for o in spec.obs]
+        self._episode = 0
+        self._running = False
+        self._t = 0
+        self._first_step = 0  # of the current episode
+        self._first_frame = 0
+        self._taken = 0  # steps whose rows are out
+        self._ready = 0  # steps whose rows may go out
+        self._version: Version | None = None
+        self._stamp = (0, 0, 0)
+
+    @property
+    def ready(self) -> int:
+        """Rows that :meth:`take` can give now."""
+        return self._ready - self._taken
+
+    def begin(self, episode: int, obs: Mapping[str, Array]) -> None:
+        """Start an episode with its first observation (key -> ``(*shape)``, copied)."""
+        if self._running:
+            raise EnvError(f"assembler: episode {episode} begins while episode {self._episode} runs; end or abort() that one")
+        self._first_frame = self._frames.append([obs[key] for key in self._keys])
+        self._first_step = self._steps.end
+        self._episode, self._t, self._running = episode, 0, True
+
+    def step(
+        self,
+        action: Array,
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+        next_obs: Mapping[str, Array],
+        *,
+        version: Version,
+        source: int = SOURCE_POLICY,
+        outcome: int = OUTCOME_UNKNOWN,
+        health: int = 0,
+        action_age: float = 0.0,
+    ) -> None:
+        """Add one executed step; everything is copied.
+
+        Args:
+            action: ``action.shape``, as executed, env units.
+            reward: raw.
+            terminated: the task ended here.
+            truncated: the episode was cut here.
+            next_obs: key -> ``(*shape)``, the true observation after the step.
+            version: weights that chose the action.
+            source: ``SOURCE_*``.
+            outcome: ``OUTCOME_*`` at the episode's end; written to all of its rows that are still here.
+            health: bits of the step's health.
+            action_age: age of the action when it was executed, in seconds.
+        """
+        if not self._running:
+            raise EnvError("assembler: a step without an episode; begin() it with its first observation")
+        if version is not self._version:
+            self._version, self._stamp = version, (version.learner_hash, version.epoch, version.step)
+        frame, last = self._frames.end - 1, self._steps.end
+        scalars = (
+            reward,
+            terminated,
+            truncated,
+            source,
+            OUTCOME_UNKNOWN,
+            health,
+            action_age,
+            frame,
+            self._first_frame,
+            _RUNNING,
+        )
+        self._steps.append((self._episode, self._t, *self._stamp, *scalars, action))
+        self._frames.append([next_obs[key] for key in self._keys])
+        self._t += 1
+        if terminated or truncated:
+            self._end(last, outcome)
+        else:
+            self._ready = max(self._ready, last + 1 - self._spec.window)
+
+    def abort(self) -> None:
+        """End the running episode, if any, at its last complete step, which becomes truncated; no observation is invented."""
+        if not self._running:
+            return
+        last = self._steps.end - 1
+        if last >= self._first_step:
+            self._steps.write("truncated", last, last + 1, True)
+            self._end(last, OUTCOME_UNKNOWN)
+        self._running = False
+
+    def take(self, max_rows: int) -> Block | None:
+        """The oldest ready rows, at most ``max_rows``, with every frame they refer to once; None when there are none."""
+        count = min(self._ready - self._taken, max_rows)
+        if count < 1:
+            return None
+        block = self._block(np.arange(self._taken, self._taken + count))
+        self._taken += count
+        self._steps.forget(self._taken)
+        oldest = self._steps.column("frame", np.array(self._taken)) if self._taken < self._steps.end else self._frames.end - 1
+        self._frames.forget(int(oldest) - self._spec.stack + 1)
+        return block
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything not yet taken, as plain values and arrays."""
+        own = {name: getattr(self, name) for name in self._OWN}
+        return {**own, "steps": self._steps.get_state(), "frames": self._frames.get_state()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state` of an assembler with the same spec."""
+        self._steps.set_state(state["steps"])
+        self._frames.set_state(state["frames"])
+        for name in self._OWN:
+            setattr(self, name, state[name])
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether the cursors are in order and the frames of all kept steps are kept."""
+        if not self._steps.start <= self._taken <= self._ready <= self._steps.end:
+            return False, f"cursors {self._steps.start} <= {self._taken} <= {self._ready} <= {self._steps.end} are out of order"
+        if self._taken < self._steps.end:
+            frames = self._steps.column("frame", np.arange(self._taken, self._steps.end))
+            if frames.min() < self._frames.start or frames.max() + 1 >= self._frames.end:
+                return False, "a kept step refers to a frame that is not kept"
+        return True, ""
+
+    _OWN = ("_episode", "_running", "_t", "_first_step", "_first_frame", "_taken", "_ready")
+
+    def _end(self, last: int, outcome: int) -> None:
+        here = max(self._first_step, self._taken)
+        self._steps.write("stop", here, last + 1, last)
+        self._steps.write("outcome", here, last + 1, outcome)
+        self._ready = last + 1
+        self._running = False
+
+    def _block(self, ids: Array) -> Block:
+        spec, step = self._spec, self._steps.column
+        last = np.minimum(ids + spec.window - 1, step("stop", ids))
+        window = ids[:, None] + np.arange(spec.window)
+        inside = window <= last[:, None]
+        window = np.minimum(window, last[:, None])
+        rows = np.zeros(len(ids), spec.row_dtype)
+        for name in _COPIED:
+            rows[name] = step(name, ids)
+        rows["steps"] = last - ids + 1
+        rows["rewards"] = np.where(inside, step("reward", window), 0)
+        rows["source"] = np.where(inside, step("source", window), 0)
+        rows["terminated"], rows["truncated"] = step("terminated", last), step("truncated", last)
+        back = np.arange(1 - spec.stack, 1)  # a stack that reaches before the episode repeats its first frame
+        frames = np.stack([step("frame", ids), step("frame", last) + 1], axis=1)[:, :, None] + back
+        used, offsets = np.unique(np.maximum(frames, step("first", ids)[:, None, None]), return_inverse=True)
+        offsets = offsets.reshape(frames.shape)
+        rows["obs"], rows["next_obs"] = offsets[:, 0], offsets[:, 1]
+        return Block(rows, {key: self._frames.column(key, used) for key in self._keys})

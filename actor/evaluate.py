@@ -1,0 +1,178 @@
+"""Evaluation: a fixed list of seeded episodes played deterministically, and what their returns say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.envs import Lanes
+from headrace.actor.policy import Policy
+from headrace.actor.stacking import FrameStack
+from headrace.common.errors import EnvError
+from headrace.common.seeds import derive_seed
+from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN
+
+Array = np.ndarray[Any, Any]
+Progress = Callable[[int, int], None]
+MAX_EPISODE_STEPS = 1_000_000
+BOOTSTRAP_DRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """What n episodes gave, in the order of their seeds.
+
+    Attributes:
+        returns: ``(n,)`` float64, undiscounted sum of rewards.
+        lengths: ``(n,)`` int64, env steps.
+        successes: ``(n,)`` bool, or None when the environment never said.
+        video: path of the recorded video; None when none was asked for or none could be made.
+        video_note: why there is no video, if one was asked for.
+    """
+
+    returns: Array
+    lengths: Array
+    successes: Array | None
+    video: Path | None = None
+    video_note: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(self.returns.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns (over n)."""
+        return float(self.returns.std())
+
+
+def evaluate(
+    policy: Policy,
+    env: EnvConfig,
+    window: WindowConfig,
+    episodes: int,
+    seed: int,
+    video_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> EvalResult:
+    """Play exactly ``episodes`` episodes, episode i reset with ``derive_seed(seed, "eval", i)``.
+
+    Which lane plays which episode is settled before the first step, so short episodes are not favoured.
+
+    Args:
+        policy: acts deterministically.
+        env: the environment; ``env.lanes`` of its episodes run at a time.
+        window: its stack is what the policy sees.
+        episodes: how many, at least 1.
+        seed: of the whole evaluation.
+        video_dir: where to write ``episode-0.mp4``, a second playing of the first episode.
+        progress: called with (episodes done, episodes).
+
+    Raises:
+        EnvError: the environment crashed, or an episode does not end.
+    """
+    if episodes < 1:
+        raise EnvError(f"an evaluation needs at least 1 episode, got {episodes}")
+    lanes = _lanes(replace(env, lanes=min(env.lanes, episodes)), window, seed)
+    try:
+        result = _play(policy, lanes, episodes, seed, progress)
+    finally:
+        lanes.close()
+    if video_dir is None:
+        return result
+    path, note = record(policy, env, window, seed, video_dir)
+    return replace(result, video=path, video_note=note)
+
+
+def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean (Efron and Tibshirani 1993, section 13.3).
+
+    Args:
+        values: ``(n,)`` numbers, n >= 1.
+        rng: draws the resamples.
+        level: probability inside the interval.
+    """
+    picks = rng.integers(0, len(values), (BOOTSTRAP_DRAWS, len(values)))
+    low, high = np.quantile(np.asarray(values, np.float64)[picks].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def record(policy: Policy, env: EnvConfig, window: WindowConfig, seed: int, directory: Path) -> tuple[Path | None, str]:
+    """Play the evaluation's first episode once more and film it; returns the path, or None and why not.
+
+    Any failure is only reported: a video is never worth a run.
+    """
+    try:
+        import imageio.v2 as imageio
+
+        from headrace.actor.gym_lanes import GymLanes
+
+        config = replace(env, lanes=1, vector="sync", kwargs={**env.kwargs, "render_mode": "rgb_array"})
+        lanes = GymLanes(config, window, (seed, "eval"))
+    except (ImportError, EnvError) as error:
+        return None, f"no video: {error}"
+    path = directory / "episode-0.mp4"
+    try:
+        with contextlib.closing(lanes):
+            if lanes.render() is None:
+                return None, f"no video: env {env.id} does not render to an array"
+            directory.mkdir(parents=True, exist_ok=True)
+            writer: Any = imageio.get_writer(path, fps=lanes.render_fps, macro_block_size=1)
+            with writer:
+                _play(policy, lanes, 1, seed, None, lambda: writer.append_data(lanes.render()))
+    except Exception as error:  # renderers and encoders fail in many ways
+        path.unlink(missing_ok=True)
+        return None, f"no video: {type(error).__name__}: {error}"
+    return path, ""
+
+
+def _lanes(env: EnvConfig, window: WindowConfig, seed: int) -> Lanes:
+    from headrace.actor.gym_lanes import GymLanes
+
+    return GymLanes(env, window, (seed, "eval"))
+
+
+def _play(
+    policy: Policy,
+    lanes: Lanes,
+    episodes: int,
+    seed: int,
+    progress: Progress | None,
+    on_frame: Callable[[], None] | None = None,
+) -> EvalResult:
+    rng = np.random.default_rng(derive_seed(seed, "eval", "policy"))
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    outcomes = np.full(episodes, OUTCOME_UNKNOWN, np.uint8)
+    stack, begun = FrameStack(lanes.spec, lanes.count), lanes.reset()
+    obs, playing, done = stack.push(begun.obs, begun.episode), begun.episode, 0
+    while done < episodes:
+        if on_frame is not None:
+            on_frame()
+        step = lanes.step(policy.act(obs, rng, True))
+        for lane in np.flatnonzero(playing < episodes):  # a lane that played its share goes on, unseen
+            episode = playing[lane]
+            if step.crashed[lane]:
+                raise EnvError(f"evaluation: the env crashed in episode {episode}, which cannot be replaced without bias")
+            if not step.live[lane]:
+                continue
+            returns[episode] += step.rewards[lane]
+            lengths[episode] += 1
+            if step.terminated[lane] or step.truncated[lane]:
+                outcomes[episode] = step.success[lane]
+                done += 1
+                if progress is not None:
+                    progress(done, episodes)
+            elif lengths[episode] >= MAX_EPISODE_STEPS:
+                raise EnvError(
+                    f"evaluation: episode {episode} did not end in {MAX_EPISODE_STEPS} steps; set env.max_episode_steps"
+                )
+        obs, playing = stack.push(step.obs, step.episode), step.episode
+    known = bool((outcomes != OUTCOME_UNKNOWN).any())
+    return EvalResult(returns, lengths, outcomes == OUTCOME_SUCCESS if known else None)

@@ -1,0 +1,296 @@
+"""Policies: what the loop asks for actions; a uniform one, and the MLP as a forward pass in numpy alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.actor.config import ActorConfig
+from headrace.common.errors import SpecError
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.weights import WeightSet
+
+Array = np.ndarray[Any, Any]
+VAR_FLOOR = 1e-8
+NORMAL_LIMIT = 10.0
+
+
+class Policy(Protocol):
+    """Chooses actions for L lanes."""
+
+    def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
+        """Actions for a batch of observations.
+
+        Args:
+            obs: key -> ``(L, *shape)``, or ``(L, h, *shape)`` when the spec stacks h > 1 frames, oldest first.
+            rng: source of the exploration noise.
+            deterministic: the mode of the distribution in place of a sample.
+
+        Returns:
+            ``(L, *action.shape)`` float32 in env units, never outside the box.
+        """
+        ...
+
+    def load(self, weights: WeightSet) -> None:
+        """Take other weights of the same policy, all of them or, raising, none.
+
+        Raises:
+            SpecError: naming the tensor or the option that does not fit; the old weights stay.
+        """
+        ...
+
+
+class Box:
+    """The action box in float32, rounded inwards, so that no rounding leaves the declared bounds."""
+
+    def __init__(self, action: ActionSpec) -> None:
+        low, high = np.asarray(action.low, np.float64), np.asarray(action.high, np.float64)
+        low32, high32 = low.astype(np.float32), high.astype(np.float32)
+        self.low = np.where(low32 < low, np.nextafter(low32, np.float32(np.inf)), low32)
+        self.high = np.where(high32 > high, np.nextafter(high32, np.float32(-np.inf)), high32)
+        self._half = (self.high - self.low) * np.float32(0.5)
+
+    def place(self, unit: Array) -> Array:
+        """``unit``, ``(..., A)`` in [-1, 1], as actions in env units."""
+        return _clip(self.low + (unit + np.float32(1)) * self._half, self.low, self.high)
+
+
+class RandomPolicy:
+    """Uniform over the action box: what acts until there are weights.
+
+    Args:
+        spec: whose action box.
+        lanes: L.
+    """
+
+    def __init__(self, spec: TransitionSpec, lanes: int) -> None:
+        self._shape = (lanes, *spec.action.shape)
+        self._box = Box(spec.action)
+
+    def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
+        """Uniform actions; the centre of the box when ``deterministic``."""
+        if deterministic:
+            return self._box.place(np.zeros(self._shape, np.float32))
+        return self._box.place(rng.random(self._shape, np.float32) * np.float32(2) - np.float32(1))
+
+    def load(self, weights: WeightSet) -> None:
+        """Refused: there is nothing to load."""
+        raise SpecError("the random policy holds no weights; make_policy() makes the one that they are for")
+
+
+@dataclass(frozen=True)
+class MlpLayout:
+    """The description of an MLP policy, checked against the spec: what its tensors and its input look like.
+
+    Attributes:
+        keys: observation keys that it reads, in input order.
+        stack: h, frames a key.
+        hidden: widths of the trunk's layers.
+        activation: name of the trunk's activation.
+        log_std: smallest and largest log standard deviation.
+        normalise: whether float keys are normalised by ``mean.{key}`` and ``var.{key}``.
+        action: bounds.
+    """
+
+    keys: tuple[ObsSpec, ...]
+    stack: int
+    hidden: tuple[int, ...]
+    activation: str
+    log_std: tuple[float, float]
+    normalise: bool
+    action: ActionSpec
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any], spec: TransitionSpec) -> MlpLayout:
+        """Read a policy description.
+
+        Raises:
+            SpecError: naming the option that is missing, unknown or at odds with the spec.
+        """
+        try:
+            low, high = policy["log_std"]
+            keys, hidden = [str(key) for key in policy["keys"]], tuple(int(n) for n in policy["hidden"])
+            bounds = tuple(float(x) for x in policy["low"]), tuple(float(x) for x in policy["high"])
+            plain = int(policy["stack"]), str(policy["activation"]), (float(low), float(high)), bool(policy["normalise"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpecError(f"policy: not the description of an MLP: {type(error).__name__}: {error}") from error
+        stack, activation, log_std, normalise = plain
+        seen = {o.key: o for o in spec.obs if o.role != "critic"}
+        if not keys or any(key not in seen for key in keys):
+            raise SpecError(f"policy.keys: {keys}, the spec lets the actor see {sorted(seen)}")
+        for name, theirs, ours in (
+            ("stack", stack, spec.stack),
+            ("low", bounds[0], spec.action.low),
+            ("high", bounds[1], spec.action.high),
+        ):
+            if theirs != ours:
+                raise SpecError(f"policy.{name}: {theirs}, the spec says {ours}")
+        if activation not in ACTIVATIONS:
+            raise SpecError(f"policy.activation: {activation!r} is not one of {', '.join(ACTIVATIONS)}")
+        if any(n < 1 for n in hidden) or not log_std[0] < log_std[1]:
+            raise SpecError(f"policy: hidden widths {hidden} must be positive and log_std {log_std} ordered")
+        return cls(tuple(seen[key] for key in keys), stack, hidden, activation, log_std, normalise, spec.action)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of every tensor that a weight set must hold."""
+        out: dict[str, tuple[int, ...]] = {}
+        width = sum(self.widths)
+        for i, n in enumerate(self.hidden):
+            out[f"trunk.{i}.weight"], out[f"trunk.{i}.bias"] = (n, width), (n,)
+            width = n
+        outputs = 2 * math.prod(self.action.shape)
+        out["head.weight"], out["head.bias"] = (outputs, width), (outputs,)
+        for key in self.normalised:
+            out[f"mean.{key.key}"] = out[f"var.{key.key}"] = key.shape
+        return out
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Inputs of each key."""
+        return tuple(self.stack * math.prod(o.shape) for o in self.keys)
+
+    @property
+    def normalised(self) -> tuple[ObsSpec, ...]:
+        """Keys that are normalised: the float ones, if any are."""
+        return tuple(o for o in self.keys if self.normalise and o.dtype == "<f4")
+
+    def check(self, weights: WeightSet) -> None:
+        """Refuse weights that are not whole.
+
+        Raises:
+            SpecError: naming the tensor, and what it should be.
+        """
+        shapes, tensors = self.shapes, weights.tensors
+        for name in (*shapes, *tensors):
+            if name not in tensors or name not in shapes:
+                raise SpecError(f"weights: tensor {name!r} is {'missing' if name in shapes else 'unknown to this policy'}")
+            tensor = tensors[name]
+            if tensor.shape != shapes[name] or np.dtype(tensor.dtype).str != "<f4":
+                raise SpecError(f"weights: tensor {name!r} is {tensor.shape} {tensor.dtype}, expected {shapes[name]} float32")
+            if not np.isfinite(tensor).all():
+                raise SpecError(f"weights: tensor {name!r} holds NaN or infinity")
+            if name.startswith("var.") and (tensor < 0).any():
+                raise SpecError(f"weights: tensor {name!r} holds a negative variance")
+
+    def scaling(self, tensors: Mapping[str, Array]) -> tuple[Array, Array, Array] | None:
+        """Per input: x becomes ``clip((x - shift) / scale, -limit, limit)``; None when nothing changes."""
+        if not self.normalise and all(o.dtype != "|u1" for o in self.keys):
+            return None
+        parts: list[tuple[Array, Array, float]] = []
+        for o, width in zip(self.keys, self.widths, strict=True):
+            shift, scale, limit = np.zeros(width, np.float32), np.ones(width, np.float32), np.inf
+            if o in self.normalised:
+                shift[:] = np.tile(tensors[f"mean.{o.key}"].ravel(), self.stack)
+                scale[:] = np.tile(np.sqrt(tensors[f"var.{o.key}"].ravel() + np.float32(VAR_FLOOR)), self.stack)
+                limit = NORMAL_LIMIT
+            elif o.dtype == "|u1":
+                scale[:] = 255
+            parts.append((shift, scale, limit))
+        limits = [np.full(len(shift), limit, np.float32) for shift, _, limit in parts]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.concatenate(limits)
+
+
+class MlpPolicy:
+    """Tanh-Gaussian MLP, forward only, in float32.
+
+    Args:
+        weights: description and tensors, as published.
+        spec: what observations and actions look like.
+
+    Raises:
+        SpecError: the description does not fit the spec, or the tensors do not fit the description.
+    """
+
+    def __init__(self, weights: WeightSet, spec: TransitionSpec) -> None:
+        self._layout = MlpLayout.of(weights.policy, spec)
+        self._policy = dict(weights.policy)
+        self._box = Box(spec.action)
+        self._activation = ACTIVATIONS[self._layout.activation]
+        self._input = np.zeros((0, sum(self._layout.widths)), np.float32)
+        self.load(weights)
+
+    def load(self, weights: WeightSet) -> None:
+        """Take other weights of the same description, whole or not at all."""
+        if dict(weights.policy) != self._policy:
+            raise SpecError(f"policy: the weights describe {dict(weights.policy)}, this policy is {self._policy}")
+        self._layout.check(weights)
+        tensors = {name: np.array(tensor) for name, tensor in weights.tensors.items()}
+        layers = [*(f"trunk.{i}" for i in range(len(self._layout.hidden))), "head"]
+        pairs = [(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]) for name in layers]
+        # One assignment, so that nothing ever acts on a mix of two versions.
+        self._weights = (pairs[:-1], pairs[-1], self._layout.scaling(tensors))
+
+    def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
+        """Actions for L lanes; an observation that is not finite may give an action that is not."""
+        trunk, (weight, bias), scaling = self._weights
+        with np.errstate(all="ignore"):
+            x = self._gather(obs)
+            if scaling is not None:
+                shift, scale, limit = scaling
+                x = _clip((x - shift) / scale, -limit, limit)
+            for w, b in trunk:
+                x = self._activation(x @ w + b)
+            head = x @ weight + bias
+            half = len(bias) // 2
+            u = head[:, :half]
+            if not deterministic:
+                u = u + np.exp(_clip(head[:, half:], *self._layout.log_std)) * rng.standard_normal(u.shape, np.float32)
+            return self._box.place(np.tanh(u).reshape(len(x), *self._layout.action.shape))
+
+    def _gather(self, obs: Mapping[str, Array]) -> Array:
+        lanes = len(obs[self._layout.keys[0].key])
+        if len(self._input) != lanes:
+            self._input = np.zeros((lanes, self._input.shape[1]), np.float32)
+        start = 0
+        for o, width in zip(self._layout.keys, self._layout.widths, strict=True):
+            self._input[:, start : start + width] = obs[o.key].reshape(lanes, width)
+            start += width
+        return self._input
+
+
+def make_policy(weights: WeightSet, spec: TransitionSpec, config: ActorConfig | None = None) -> Policy:
+    """The policy that a weight set describes, with its weights loaded.
+
+    Args:
+        weights: description and tensors.
+        spec: what observations and actions look like.
+        config: its ``policy`` and ``device``; by default the MLP runs in numpy and everything else in torch on the CPU.
+
+    Raises:
+        SpecError: the description or the tensors do not fit, or numpy cannot run this type.
+    """
+    config = config or ActorConfig()
+    policy_type = weights.policy.get("type")
+    if config.policy != "torch" and policy_type == "mlp":
+        return MlpPolicy(weights, spec)
+    if config.policy == "numpy":
+        raise SpecError(f"actor.policy: numpy runs only policies of type 'mlp', not {policy_type!r}; choose auto or torch")
+    try:
+        from headrace.actor.torch_policy import make_torch_policy
+    except ImportError as error:
+        raise SpecError(f"a policy of type {policy_type!r} runs in torch, which this machine lacks ({error})") from error
+    return make_torch_policy(weights, spec, config.device)
+
+
+def _clip(x: Array, low: Any, high: Any) -> Array:
+    return np.asarray(np.minimum(np.maximum(x, low), high))  # np.clip takes three times as long on a few numbers
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, np.float32(0))
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, np.float32(0))))
+
+
+def _silu(x: Array) -> Array:
+    return np.asarray(x / (np.float32(1) + np.exp(-x)))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": _relu, "tanh": np.tanh, "elu": _elu, "silu": _silu}

@@ -1,0 +1,143 @@
+"""Policies that act in torch: the MLP again, and any model named module:Class. The only file here that imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from headrace.actor.policy import Box, MlpLayout, Policy
+from headrace.common.errors import SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import WeightSet
+
+Array = np.ndarray[Any, Any]
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": torch.nn.functional.elu,
+    "silu": torch.nn.functional.silu,
+}
+
+
+def make_torch_policy(weights: WeightSet, spec: TransitionSpec, device: str) -> Policy:
+    """The policy that a weight set describes: type ``mlp``, or ``torch`` with ``class`` and ``options``.
+
+    Raises:
+        SpecError: the description does not fit, or the tensors do not.
+    """
+    kind = weights.policy.get("type")
+    if kind == "mlp":
+        return TorchMlpPolicy(weights, spec, device)
+    if kind == "torch":
+        return TorchPolicy(weights, spec, device)
+    raise SpecError(f"policy.type: {kind!r} is not one of mlp, torch")
+
+
+class TorchMlpPolicy:
+    """The MLP of :class:`headrace.actor.policy.MlpPolicy`, in torch, for a device that is worth it."""
+
+    def __init__(self, weights: WeightSet, spec: TransitionSpec, device: str) -> None:
+        self._layout = MlpLayout.of(weights.policy, spec)
+        self._policy = dict(weights.policy)
+        self._box = Box(spec.action)
+        self._device = torch.device(device)
+        self.load(weights)
+
+    def load(self, weights: WeightSet) -> None:
+        """Take other weights of the same description, whole or not at all."""
+        if dict(weights.policy) != self._policy:
+            raise SpecError(f"policy: the weights describe {dict(weights.policy)}, this policy is {self._policy}")
+        self._layout.check(weights)
+        tensors = {name: torch.tensor(tensor, device=self._device) for name, tensor in weights.tensors.items()}
+        scaling = self._layout.scaling(weights.tensors)
+        scale = None if scaling is None else [torch.tensor(part, device=self._device) for part in scaling]
+        layers = [*(f"trunk.{i}" for i in range(len(self._layout.hidden))), "head"]
+        self._weights = ([(tensors[f"{name}.weight"], tensors[f"{name}.bias"]) for name in layers], scale)
+
+    @torch.inference_mode()
+    def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
+        """Actions for L lanes."""
+        layers, scale = self._weights
+        lanes = len(obs[self._layout.keys[0].key])
+        parts = [torch.tensor(obs[o.key], device=self._device).reshape(lanes, -1).float() for o in self._layout.keys]
+        x = torch.cat(parts, dim=1)
+        if scale is not None:
+            shift, divisor, limit = scale
+            x = torch.clamp((x - shift) / divisor, -limit, limit)
+        for weight, bias in layers[:-1]:
+            x = ACTIVATIONS[self._layout.activation](torch.nn.functional.linear(x, weight, bias))
+        mean, log_std = torch.nn.functional.linear(x, *layers[-1]).chunk(2, dim=1)
+        if not deterministic:
+            noise = torch.randn(mean.shape, generator=_generator(rng, self._device), device=self._device)
+            mean = mean + log_std.clamp(*self._layout.log_std).exp() * noise
+        unit = torch.tanh(mean).cpu().numpy()
+        return self._box.place(unit.reshape(lanes, *self._layout.action.shape))
+
+
+class TorchPolicy:
+    """A model by name, ``Class(spec, **options)``, that speaks the learner's contract.
+
+    Of the model it calls ``sac_state_features(obs, "actor")`` and
+    ``sac_forward_actor(features, generator, deterministic) -> (action in [-1, 1], ...)``, in eval mode. The weight
+    set holds the part of its ``state_dict`` that acting needs; which names these are, the first set decides.
+
+    Raises:
+        SpecError: the class cannot be imported or built, or a tensor does not fit it.
+    """
+
+    def __init__(self, weights: WeightSet, spec: TransitionSpec, device: str) -> None:
+        self._policy = dict(weights.policy)
+        self._shape = spec.action.shape
+        self._box = Box(spec.action)
+        self._device = torch.device(device)
+        self._model = _build(self._policy, spec).to(self._device).eval()
+        self._state = self._model.state_dict()
+        self._names = sorted(weights.tensors)
+        self.load(weights)
+
+    def load(self, weights: WeightSet) -> None:
+        """Take other weights of the same description, whole or not at all."""
+        if dict(weights.policy) != self._policy:
+            raise SpecError(f"policy: the weights describe {dict(weights.policy)}, this policy is {self._policy}")
+        for name in sorted({*self._names, *weights.tensors}):
+            if name not in weights.tensors or name not in self._names or name not in self._state:
+                raise SpecError(
+                    f"weights: tensor {name!r} is {'unknown to' if name in weights.tensors else 'missing for'} this policy"
+                )
+            new, own = weights.tensors[name], self._state[name]
+            if tuple(new.shape) != tuple(own.shape) or torch.tensor(np.zeros((), new.dtype)).dtype != own.dtype:
+                raise SpecError(f"weights: tensor {name!r} is {new.shape} {new.dtype}, expected {tuple(own.shape)} {own.dtype}")
+            if new.dtype.kind == "f" and not np.isfinite(new).all():
+                raise SpecError(f"weights: tensor {name!r} holds NaN or infinity")
+        with torch.no_grad():  # in place: a compiled or captured model keeps the storage that it has seen
+            for name in self._names:
+                self._state[name].copy_(torch.tensor(weights.tensors[name]))
+
+    @torch.inference_mode()
+    def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
+        """Actions for L lanes."""
+        inputs = {key: torch.tensor(value, device=self._device) for key, value in obs.items()}
+        features = self._model.sac_state_features(inputs, "actor")
+        unit = self._model.sac_forward_actor(features, _generator(rng, self._device), deterministic)[0]
+        return self._box.place(unit.float().cpu().numpy().reshape(-1, *self._shape))
+
+
+def _generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:
+    """A torch generator seeded from the caller's, so that the noise of a decision depends on nothing else."""
+    return torch.Generator(device).manual_seed(int(rng.integers(1 << 63)))
+
+
+def _build(policy: Mapping[str, Any], spec: TransitionSpec) -> Any:
+    name = str(policy.get("class", ""))
+    module, _, attribute = name.partition(":")
+    try:
+        model = getattr(importlib.import_module(module), attribute)(spec, **policy.get("options", {}))
+    except Exception as error:  # a foreign constructor may raise anything
+        raise SpecError(f"policy.class: {name!r} cannot be built: {type(error).__name__}: {error}") from error
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "sac_forward_actor"):
+        raise SpecError(f"policy.class: {name!r} is no torch module with sac_forward_actor()")
+    return model
