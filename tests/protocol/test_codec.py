@@ -24,7 +24,9 @@ SPEC = TransitionSpec(
 def example(cls):
     values = {"incarnation": b"x" * 16, "host": "h", "role": "actor", "id": "a", "reason": "r", "detail": "d", "what": "status"}
     kinds = {"int": 1, "float": 1.5, "bool": True, "str": "s", "bytes": b"b"}
-    return cls(**{f.name: values.get(f.name, kinds.get(f.type)) for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING})
+    return cls(
+        **{f.name: values.get(f.name, kinds.get(f.type)) for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+    )
 
 
 @pytest.mark.parametrize("cls", m.MESSAGES.values(), ids=lambda c: c.__name__)

@@ -11,7 +11,9 @@ from headrace.common.errors import ConfigError
 
 
 def make(**options):
-    return Pacing(config.load(PacingConfig, {"min_fill": 100, "random_steps": 50, "env_steps": 1000, "lead_steps": 40, **options}))
+    return Pacing(
+        config.load(PacingConfig, {"min_fill": 100, "random_steps": 50, "env_steps": 1000, "lead_steps": 40, **options})
+    )
 
 
 def test_updates_follow_the_steps_beyond_the_minimum_fill():

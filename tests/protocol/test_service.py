@@ -1,0 +1,292 @@
+"""The buffer's service without sockets: sessions, inserts, draws, weights, pacing and the end of a run."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from headrace.buffer.config import PoolConfig
+from headrace.buffer.epochs import Epochs
+from headrace.buffer.fleet import Fleet
+from headrace.buffer.pacing import Pacing, PacingConfig
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.service import Service
+from headrace.buffer.shelf import Shelf
+from headrace.buffer.status import Watch
+from headrace.buffer.worker import PoolWorker
+from headrace.common.block import Block
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.weights import Version, WeightSet
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import block_parts, decode, encode, parse_batch
+from headrace.common.wire.network import NetworkConfig
+
+SPEC = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
+OTHER = TransitionSpec((ObsSpec("obs", (4,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
+NETWORK = NetworkConfig(lease_s=5.0, heartbeat_s=0.5)
+
+
+class Buffer:
+    """A service with its pool worker, run in one thread; time stands still unless moved."""
+
+    def __init__(self, directory, **pacing):
+        self.now = 100.0
+        config = PoolConfig(capacity=64)
+        rng = np.random.default_rng(0)
+
+        def make(spec):
+            return SACReplayPool(64, path=directory, spec=spec, config=config, rng=rng)
+
+        pool = make(None) if (directory / "manifest.json").exists() else None
+        self.worker = PoolWorker(pool, make, Shelf(directory))
+        watch = Watch("run", self.now)
+        for actor, streams in self.worker.streams().items():
+            watch.record(actor).streams.update(streams)
+        fleet = Fleet(Epochs(directory), lease_s=5.0, heartbeat_s=0.5, most=8)
+        options = {"min_fill": 4, "env_steps": 1000, "random_steps": 0, "lead_steps": 16, **pacing}
+        pacing_state = Pacing(PacingConfig(**options))
+        self.service = Service(fleet, pacing_state, NETWORK, watch, self.worker.totals(), self.worker.shelf.read)
+
+    def say(self, peer, message, *frames):
+        """Send one message; every answer to anybody, decoded, with its frames."""
+        return self.raw(peer, [encode(message), *frames])
+
+    def raw(self, peer, parts):
+        out = self.service.receive(peer, parts, self.now)
+        while work := self.service.take_work():
+            out += self.service.finish(*self.worker.run(work), self.now)
+        return [(to, decode(parts[0]), list(parts[1:])) for to, parts in out]
+
+    def tick(self, seconds):
+        self.now += seconds
+        return [(to, decode(parts[0])) for to, parts in self.service.tick(self.now)]
+
+    def actor(self, peer=b"A", identity="a", incarnation=b"1", spec=SPEC):
+        hello = m.Hello(1, "actor", identity, incarnation, "host", 7, spec.to_dict())
+        answers = self.say(peer, hello)
+        if kinds(answers) == [m.Refused] and answers[0][1].reason == "opening":
+            answers = self.say(peer, hello)
+        return answers
+
+    def learner(self, peer=b"L", incarnation=b"2"):
+        return self.say(peer, m.Hello(1, "learner", "l", incarnation, "host", 8))
+
+    def block(self, peer, seq, *times, stream=1, value=1.0):
+        made = block(times, value)
+        head = m.BlockHead(stream, seq, made.n_rows, made.n_frames)
+        return self.raw(peer, block_parts(head, made, SPEC))
+
+
+def block(times, value=1.0):
+    rows = np.zeros(len(times), SPEC.row_dtype)
+    rows["t"], rows["steps"], rows["rewards"] = times, 1, value
+    rows["obs"][:, 0], rows["next_obs"][:, 0] = np.arange(len(times)), np.arange(1, len(times) + 1)
+    frames = np.zeros((len(times) + 1, 3), np.float32)
+    frames[:, 2] = [*times, times[-1] + 1]
+    return Block(rows, {"obs": frames})
+
+
+def kinds(answers):
+    return [type(a[1]) for a in answers]
+
+
+def first(answers, kind):
+    return next(a[1] for a in answers if isinstance(a[1], kind))
+
+
+@pytest.fixture
+def buffer(tmp_path):
+    made = Buffer(tmp_path)
+    yield made
+    made.worker.close()
+
+
+def test_the_first_actor_declares_the_spec_and_others_must_agree(buffer):
+    assert first(buffer.learner(), m.Refused).reason == "no-spec"
+    assert first(buffer.actor(), m.Welcome).epoch == 1
+    refused = first(buffer.actor(b"B", "b", spec=OTHER), m.Refused)
+    assert (refused.reason, refused.retry_s) == ("spec", 0.0)
+    assert "spec.obs[0].shape[0]: 3 != 4" in refused.detail
+    welcome = first(buffer.learner(), m.Welcome)
+    assert TransitionSpec.from_dict(welcome.spec) == SPEC
+
+
+def test_rows_are_acknowledged_after_commit_and_counted_once(buffer):
+    buffer.actor()
+    assert first(buffer.block(b"A", 1, 0, 1, 2), m.Ack) == m.Ack(1, 3)
+    assert first(buffer.block(b"A", 1, 0, 1, 2), m.Ack) == m.Ack(1, 3)  # a lost ack: sent again
+    assert first(buffer.block(b"A", 4, 3), m.Ack) == m.Ack(1, 4)
+    assert buffer.service.totals.size == 4
+    assert buffer.service.totals.counters["rows_duplicate"] == 3
+
+
+def test_a_gap_is_taken_and_counted(buffer):
+    buffer.actor()
+    assert first(buffer.block(b"A", 11, 0), m.Ack) == m.Ack(1, 11)
+    assert buffer.service.totals.counters["lost_before"] == 10
+
+
+def test_a_poison_block_is_rejected_and_blocks_nothing(buffer):
+    buffer.actor()
+    assert first(buffer.block(b"A", 1, 0, 1, value=float("nan")), m.Reject) == m.Reject(
+        1, 1, 2, "non-finite", "non-finite: rewards holds NaN or infinity"
+    )
+    assert first(buffer.block(b"A", 3, 2), m.Ack) == m.Ack(1, 3)
+    assert buffer.service.totals.size == 1
+    assert buffer.service.rejected == {"non-finite": 2}
+    assert buffer.service.totals.counters["lost_before"] == 0
+
+
+def test_only_an_actor_with_a_session_inserts(buffer):
+    buffer.actor()
+    buffer.learner()
+    assert kinds(buffer.block(b"L", 1, 0)) == []
+    assert first(buffer.block(b"X", 1, 0), m.Refused).reason == "hello-first"
+    assert buffer.service.totals.size == 0
+
+
+def test_garbage_is_counted_and_unanswered(buffer):
+    buffer.actor()
+    for parts in ([], [b""], [b"\xc1"], [encode(m.BlockHead(1, 1, 1, 1))], [encode(m.Welcome(1, 1.0, 1.0, 1, 1))]):
+        assert buffer.raw(b"A", parts) == []
+    assert sum(buffer.service.refused.values()) >= 5
+    assert first(buffer.block(b"A", 1, 0), m.Ack) == m.Ack(1, 1)
+
+
+def test_one_id_has_one_writer_and_the_zombie_is_fenced(buffer):
+    buffer.actor(b"A", incarnation=b"1")
+    assert first(buffer.actor(b"B", incarnation=b"9"), m.Refused).reason == "held"
+    buffer.tick(5.1)
+    assert first(buffer.actor(b"B", incarnation=b"9"), m.Welcome).epoch == 2
+    assert first(buffer.block(b"A", 1, 0), m.Refused).reason == "hello-first"
+    assert first(buffer.block(b"B", 1, 5, stream=1), m.Ack) == m.Ack(1, 1)  # it may go on with its predecessor's stream
+
+
+def test_batches_follow_the_credit_and_carry_the_rows(buffer):
+    buffer.actor()
+    buffer.learner()
+    assert kinds(buffer.say(b"L", m.Draw(10, 4))) == []
+    answers = buffer.block(b"A", 1, *range(7))  # 7 steps, 4 fill: 3 updates
+    batches = [(h, f) for _, h, f in answers if isinstance(h, m.BatchHead)]
+    assert [h.number for h, _ in batches] == [1, 2, 3]
+    for head, frames in batches:
+        batch = parse_batch(head, frames, SPEC)
+        assert len(set(batch.ids.tolist())) == 4
+        assert np.array_equal(batch.obs["obs"][:, 2], batch.rows["t"])
+        assert np.array_equal(batch.next_obs["obs"][:, 2], batch.rows["t"] + 1)
+    assert kinds(buffer.say(b"L", m.Draw(10, 4))) == []
+
+
+def test_updates_lost_with_a_learner_are_not_refunded(tmp_path):
+    buffer = Buffer(tmp_path)
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Draw(3, 4))
+    buffer.block(b"A", 1, *range(9))
+    assert buffer.service.totals.updates == 3
+    buffer.worker.close()
+    again = Buffer(tmp_path)  # the buffer was killed too
+    again.learner()
+    answers = again.say(b"L", m.Draw(50, 4))
+    assert [h.number for _, h, _ in answers if isinstance(h, m.BatchHead)] == [4, 5]
+    again.worker.close()
+
+
+def test_a_restarted_buffer_tells_each_actor_where_it_stands(tmp_path):
+    buffer = Buffer(tmp_path)
+    buffer.actor()
+    buffer.block(b"A", 1, 0, 1)
+    buffer.worker.close()
+    again = Buffer(tmp_path)
+    assert first(again.actor(), m.Welcome).streams == ((1, 2),)
+    assert first(again.block(b"A", 1, 0, 1), m.Ack) == m.Ack(1, 2)
+    assert again.service.totals.size == 2
+    again.worker.close()
+
+
+def publish(buffer, peer, epoch, step):
+    weights = WeightSet(Version("l", epoch, step), {"type": "mlp"}, {"w": np.full(3, step, np.float32)})
+    return buffer.say(peer, m.Publish(epoch, step), weights.pack())
+
+
+def test_weights_go_to_the_shelf_and_every_actor_hears_of_them(buffer):
+    buffer.actor()
+    buffer.learner()
+    answers = publish(buffer, b"L", 1, 7)
+    assert first(answers, m.Published) == m.Published(1, 7)
+    assert [(to, s.step) for to, s, _ in answers if isinstance(s, m.State)] == [(b"A", 7)]
+    _, part, frames = buffer.say(b"A", m.WeightsGet(1, 7, 0, 1 << 20))[0]
+    assert WeightSet.unpack(bytes(frames[0])).tensors["w"].tolist() == [7, 7, 7]
+    assert part.total == len(frames[0])
+    late = buffer.actor(b"B", "b")
+    assert first(late, m.State).step == 7
+
+
+def test_a_fenced_learner_publishes_nothing(buffer):
+    buffer.actor()
+    buffer.learner(b"L", b"2")
+    publish(buffer, b"L", 1, 7)
+    for _ in range(6):
+        buffer.tick(1.0)
+        buffer.say(b"A", m.Pulse())
+    assert first(buffer.learner(b"M", b"3"), m.Welcome).epoch == 2
+    assert first(publish(buffer, b"L", 1, 8), m.Refused).reason == "hello-first"
+    assert first(publish(buffer, b"M", 1, 9), m.Published).reason == "stale"
+    assert first(publish(buffer, b"M", 2, 1), m.Published) == m.Published(2, 1)
+    assert buffer.service.totals.version == Version("l", 2, 1)
+
+
+def test_an_actor_may_not_publish(buffer):
+    buffer.actor()
+    assert kinds(publish(buffer, b"A", 1, 1)) == []
+    assert buffer.service.refused["direction"] == 1
+
+
+def test_the_run_ends_when_steps_and_updates_are_reached(tmp_path):
+    buffer = Buffer(tmp_path, env_steps=10, min_fill=4, lead_steps=64)
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Draw(100, 4))
+    buffer.block(b"A", 1, *range(10))
+    assert buffer.service.totals.updates == 6
+    assert buffer.service.phase == "finishing"
+    assert (b"L", m.Stop(True, "the run has reached its env steps and updates")) in buffer.tick(0.6)
+    buffer.say(b"L", m.Goodbye(True))
+    assert buffer.service.phase == "done"
+    buffer.worker.close()
+
+
+def test_a_silent_client_loses_its_session(buffer):
+    buffer.actor()
+    buffer.tick(5.1)
+    assert buffer.service.fleet.sessions() == []
+    assert first(buffer.block(b"A", 1, 0), m.Refused).reason == "hello-first"
+
+
+def test_byte_credit_is_given_back(buffer):
+    buffer.actor()
+    size = 0
+    for i in range(200):
+        answers = buffer.block(b"A", 1 + 40 * i, *range(40))
+        size += len(encode(m.BlockHead(1, 1 + 40 * i, 40, 41))) + block(range(40)).nbytes
+        received = [a for _, a, _ in answers if isinstance(a, m.Received)]
+        if received:
+            break
+    assert received[0].bytes == size
+    assert size >= NETWORK.credit_bytes // 8
+
+
+def test_status_is_one_json_object_that_says_what_is_missing(buffer):
+    hello = m.Hello(1, "observer", "o", b"3", "host", 9)
+    buffer.say(b"O", hello)
+    status = json.loads(buffer.say(b"O", m.Query("status"))[-1][2][0])
+    assert status["phase"] == "waiting"
+    assert "no learner is connected" in status["waiting"]
+    buffer.actor()
+    buffer.block(b"A", 1, 0, 1)
+    status = json.loads(buffer.say(b"O", m.Query("status"))[-1][2][0])
+    assert status["env_steps"] == 2
+    assert status["actors"][0]["acked"] == {"1": 2}
+    assert status["pool"]["rows"] == 2

@@ -1,0 +1,185 @@
+"""The actor's side of a session without sockets: outbox, resend, weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.actor.outbox import Outbox
+from headrace.actor.uplink import Uplink
+from headrace.actor.weights import WeightFetch
+from headrace.common.block import Block
+from headrace.common.errors import WireError
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.weights import Version, WeightSet
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import decode
+
+SPEC = TransitionSpec((ObsSpec("obs", (1,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
+
+
+def block(*times):
+    rows = np.zeros(len(times), SPEC.row_dtype)
+    rows["t"], rows["steps"] = times, 1
+    return Block(rows, {"obs": np.zeros((len(times) + 1, 1), np.float32)})
+
+
+def uplink(stream=5):
+    up = Uplink(SPEC, 1 << 20, 100)
+    up.welcomed(m.Welcome(stream, 5.0, 0.5, 1 << 20, 100))
+    return up
+
+
+def sent(up, room=1 << 20):
+    heads = [decode(parts[0]) for parts in up.outgoing(room)]
+    return [(h.stream, h.seq, h.rows) for h in heads if isinstance(h, m.BlockHead)]
+
+
+def test_blocks_are_numbered_by_rows_from_one_and_sent_once():
+    up = uplink()
+    for times in [(0, 1, 2), (3,), (4, 5)]:
+        assert up.offer(block(*times), 0)
+    assert sent(up) == [(5, 1, 3), (5, 4, 1), (5, 5, 2)]
+    assert sent(up) == []
+
+
+def test_a_new_session_resends_what_was_not_acknowledged_in_the_same_stream():
+    up = uplink()
+    for times in [(0, 1, 2), (3,), (4, 5)]:
+        up.offer(block(*times), 0)
+    sent(up)
+    up.received(m.Ack(5, 3), [])
+    up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, streams=((5, 4),)))  # the ack of row 4 was lost
+    assert sent(up) == [(5, 5, 2)]
+    assert up.position() == (0, 0)
+
+
+def test_a_buffer_with_a_fresh_pool_gets_the_rest():
+    up = uplink()
+    up.offer(block(0), 0)
+    sent(up)
+    up.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 100))
+    assert sent(up) == [(5, 1, 1)]
+
+
+def test_a_forged_ack_of_unsent_or_foreign_rows_settles_nothing():
+    up = uplink()
+    up.offer(block(0, 1), 0)
+    up.received(m.Ack(5, 10**9), [])
+    up.received(m.Ack(6, 2), [])
+    assert up.unacknowledged == 1
+    assert sent(up) == [(5, 1, 2)]
+
+
+def test_a_poison_block_does_not_block_those_behind_it():
+    up = uplink()
+    for t in range(3):
+        up.offer(block(t), 0)
+    sent(up)
+    up.received(m.Reject(5, 1, 1, "non-finite", "action"), [])
+    up.received(m.Ack(5, 3), [])
+    assert up.unacknowledged == 0
+    assert up.pulse().report["rejected"] == 1
+
+
+def test_room_bounds_what_leaves_at_once():
+    up = uplink()
+    for t in range(100):
+        up.offer(block(t), 0)
+    first = sent(up, room=500)
+    assert 0 < len(first) < 10
+    assert first + sent(up) == [(5, 1 + i, 1) for i in range(100)]
+
+
+def test_a_full_outbox_takes_nothing_and_frees_on_ack():
+    box = Outbox(1)
+    box.add(block(0), 1)
+    assert not box.has_room()
+    box.next_unsent()
+    assert box.acknowledge(1) == 1
+    assert box.has_room()
+    assert box.check_valid() == (True, "")
+
+
+def test_position_counts_executed_steps_until_they_are_settled():
+    up = uplink()
+    up.executed(4)
+    up.offer(block(0, 1, 2), 0)
+    sent(up)
+    assert up.position() == (4, 4)
+    up.received(m.Ack(5, 3), [])
+    up.dropped(1)
+    assert up.position() == (4, 0)
+
+
+def weights(step, value=1.0):
+    return WeightSet(Version("l", 1, step), {"type": "mlp"}, {"w": np.full(200, value, np.float32)})
+
+
+def feed(fetch, blob, gets, flip=None):
+    out = None
+    for get in gets:
+        data = bytearray(blob[get.offset : get.offset + get.length])
+        if flip is not None:
+            data[flip % len(data)] ^= 1
+        out = fetch.take(m.WeightsPart(get.epoch, get.step, get.offset, len(blob)), data) or out
+    return out
+
+
+def fetch_all(fetch, blob, flip=None):
+    while gets := fetch.requests():
+        out = feed(fetch, blob, gets, flip)
+        if out is not None:
+            return out
+    return None
+
+
+def test_weights_come_whole_in_ranges():
+    fetch = WeightFetch(100)
+    fetch.announced(m.State("l", 1, 7))
+    got = fetch_all(fetch, weights(7).pack())
+    assert got.version.step == 7
+    assert fetch.requests() == []
+    fetch.announced(m.State("l", 1, 7))
+    assert fetch.requests() == []
+
+
+def test_ranges_of_two_versions_never_mix():
+    fetch = WeightFetch(100)
+    fetch.announced(m.State("l", 1, 7))
+    old = fetch.requests()
+    feed(fetch, weights(7, 7.0).pack(), old)
+    fetch.announced(m.State("l", 1, 8))
+    late = m.WeightsPart(1, 7, 100, len(weights(7).pack()))
+    assert fetch.take(late, b"x" * 100) is None
+    got = fetch_all(fetch, weights(8, 8.0).pack())
+    assert set(got.tensors["w"]) == {8.0}
+
+
+def test_one_flipped_bit_is_refused_and_the_set_is_asked_for_again():
+    fetch = WeightFetch(100)
+    fetch.announced(m.State("l", 1, 7))
+    with pytest.raises(WireError):
+        fetch_all(fetch, weights(7).pack(), flip=55)
+    assert fetch.requests() == []
+    fetch.announced(m.State("l", 1, 7))
+    assert fetch_all(fetch, weights(7).pack()).version.step == 7
+
+
+def test_an_older_version_is_never_fetched():
+    fetch = WeightFetch(100)
+    fetch.announced(m.State("l", 2, 1))
+    fetch_all(fetch, WeightSet(Version("l", 2, 1), {}, {"w": np.zeros(3, np.float32)}).pack())
+    fetch.announced(m.State("l", 1, 10**6))
+    assert fetch.requests() == []
+
+
+def test_non_finite_weights_are_never_handed_over():
+    up = uplink()
+    up.received(m.State("l", 1, 7), [])
+    blob = weights(7, float("nan")).pack()
+    while gets := [g for parts in up.outgoing(10**6) if isinstance(g := decode(parts[0]), m.WeightsGet)]:
+        for get in gets:
+            up.received(m.WeightsPart(1, 7, get.offset, len(blob)), [blob[get.offset : get.offset + get.length]])
+    assert up.take_weights() is None
+    assert up.refused_weights == 1

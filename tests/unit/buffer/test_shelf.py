@@ -1,0 +1,70 @@
+"""The shelf keeps the newest weights whole, whatever is offered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.buffer.shelf import Shelf
+from headrace.common.errors import WireError
+from headrace.common.weights import Version, WeightSet
+
+
+def weights(epoch, step, learner="l", shape=(3,), value=None):
+    tensor = np.full(shape, step if value is None else value, np.float32)
+    return WeightSet(Version(learner, epoch, step), {"type": "mlp", "hidden": [shape[0]]}, {"w": tensor})
+
+
+def put(shelf, w):
+    shelf.put(w.pack(), w.version)
+
+
+def test_the_newest_set_survives_a_restart(tmp_path):
+    shelf = Shelf(tmp_path)
+    put(shelf, weights(1, 5))
+    put(shelf, weights(2, 0))  # a restarted learner begins again, in a newer epoch
+    again = Shelf(tmp_path)
+    assert again.version == Version("l", 2, 0)
+    assert WeightSet.unpack(again.read((2, 0), 0, 1 << 20)).tensors["w"].tolist() == [0, 0, 0]
+    assert again.check_valid() == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("offer", "reason"),
+    [
+        (weights(1, 5), "stale"),
+        (weights(1, 4), "stale"),
+        (weights(1, 9, learner="other"), "learner"),
+        (weights(1, 9, shape=(4,)), "policy"),
+        (weights(1, 9, value=np.inf), "non-finite"),
+    ],
+)
+def test_what_may_not_replace_it_is_refused_and_nothing_changes(tmp_path, offer, reason):
+    shelf = Shelf(tmp_path)
+    put(shelf, weights(1, 5))
+    with pytest.raises(WireError) as error:
+        put(shelf, offer)
+    assert error.value.reason == reason
+    assert shelf.version.order == (1, 5)
+    assert Shelf(tmp_path).version.order == (1, 5)
+
+
+@pytest.mark.parametrize("at", range(0, 200, 7))
+def test_a_flipped_bit_anywhere_is_refused(tmp_path, at):
+    blob = bytearray(weights(1, 5).pack())
+    blob[at % len(blob)] ^= 4
+    with pytest.raises(WireError):
+        Shelf(tmp_path).put(bytes(blob), Version("l", 1, 5))
+
+
+def test_the_version_announced_must_be_the_version_inside(tmp_path):
+    with pytest.raises(WireError):
+        Shelf(tmp_path).put(weights(1, 5).pack(), Version("l", 1, 6))
+
+
+def test_ranges_of_another_version_or_beyond_the_end_give_nothing(tmp_path):
+    shelf = Shelf(tmp_path)
+    put(shelf, weights(1, 5))
+    assert shelf.read((1, 4), 0, 10) is None
+    assert shelf.read((1, 5), 10**6, 10) is None
+    assert b"".join(shelf.read((1, 5), i, 10) for i in range(0, shelf.nbytes, 10)) == weights(1, 5).pack()
