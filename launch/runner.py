@@ -1,10 +1,194 @@
-"""x"""
+"""Training from one call: a run directory, supervised roles, a final evaluation, and the result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from headrace.buffer.query import Observer
+from headrace.common.clock import MonotonicClock
+from headrace.common.config import dump
+from headrace.common.errors import HeadraceError
+from headrace.common.seeds import derive_seed
+from headrace.launch import roles
+from headrace.launch.children import headrace_command
+from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
+from headrace.launch.play import find_policy, judge, read_policy
+from headrace.launch.progress import Progress
+from headrace.launch.reporting import Reporter
+from headrace.launch.rundir import RunDir, write_whole
+from headrace.launch.stash import move_tree
+from headrace.launch.supervise import Supervisor
+from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
+from headrace.launch.targets import new_run
 
 
-def train(config: int) -> int:
-    """T."""
-    return config
-
-
+@dataclass(frozen=True)
 class TrainResult:
-    """T."""
+    """What a finished run gave; the same as its ``result.json``.
+
+    Attributes:
+        run_dir: the run directory.
+        eval_return_mean: mean return of the final evaluation; none when ``eval.final_episodes`` is 0.
+        eval_return_std: standard deviation of its returns.
+        episodes: episodes of the final evaluation.
+        env_steps: executed env steps of the whole run.
+        updates: optimiser updates of the whole run.
+        wall_s: seconds from the start of this call to the end of the last role, final evaluation excluded.
+        achieved_ratio: updates per env step after the minimum fill.
+        counters: what was accepted, refused, evicted and so on.
+        seed: the run's seed.
+        config_digest: identity of the config, places and names left out.
+    """
+
+    run_dir: str
+    eval_return_mean: float | None
+    eval_return_std: float | None
+    episodes: int
+    env_steps: int
+    updates: int
+    wall_s: float
+    achieved_ratio: float
+    counters: Mapping[str, int]
+    seed: int
+    config_digest: str
+
+
+def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | None = None) -> TrainResult:
+    """Train from the beginning to the end that the config names.
+
+    Args:
+        config: a config, a mapping as in the YAML file, or the path of one.
+        init_from: begin with the policy of this checkpoint, run or ``.hrw`` file.
+
+    Raises:
+        ConfigError: the config cannot work; nothing was started.
+        HeadraceError: the run failed; the text says why.
+        KeyboardInterrupt: somebody stopped it; it can be resumed.
+    """
+    if isinstance(config, (str, Path)):
+        config = read_config(Path(config))
+    if not isinstance(config, RunConfig):
+        config = make_config(config)
+    policy = find_policy(init_from) if init_from is not None else None
+    if policy is not None:
+        read_policy(policy)  # a damaged one is refused before anything starts
+    return _Job(config, new_run(config), policy).run()
+
+
+def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
+    """Continue the run in ``path``.
+
+    Args:
+        path: a run directory.
+        overrides: words such as ``--pacing.env_steps 20000``.
+
+    Raises:
+        ConfigError: an override changes what a run may not change.
+        HeadraceError: as :func:`train`.
+    """
+    run = RunDir.open(path)
+    config = resume_config(make_config(read_config(run.config)), overrides)
+    run.write_config(dump(config))
+    return _Job(config, run, None).run()
+
+
+class _Job:
+    """One run from its directory to its result."""
+
+    def __init__(self, config: RunConfig, run: RunDir, init_from: Path | None) -> None:
+        self._config, self._run, self._init_from = config, run, init_from
+        self._begun = time.monotonic()
+        # Standard error: standard output is kept for the result.
+        self._progress = Progress(Console(stderr=True), run.path.name, MonotonicClock())
+        self._reporter = Reporter(self._progress, run, config.run.curve_s, MonotonicClock())
+
+    def run(self) -> TrainResult:
+        """Everything, from the roles to the result."""
+        self._run.result.unlink(missing_ok=True)
+        pool = self._run.pool_dir(self._config.run.pool_dir)
+        if pool != self._run.pool and not pool.exists() and self._run.pool.exists():
+            move_tree(self._run.pool, pool, self._progress.notice)
+        supervisor = self._supervisor()
+        try:
+            decisions = supervisor.run()
+        finally:
+            self._reporter.close()
+        wall_s = time.monotonic() - self._begun
+        if pool != self._run.pool and pool.exists():
+            if decisions.hurried:
+                self._progress.notice(f"the pool is still in {pool}; --resume finds it there")
+            else:
+                move_tree(pool, self._run.pool, self._progress.notice)
+        if decisions.outcome == INTERRUPTED:
+            self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
+            raise KeyboardInterrupt
+        if decisions.outcome != DONE:
+            raise HeadraceError(self._explain(supervisor, decisions))
+        return self._conclude(supervisor.status, wall_s)
+
+    def _supervisor(self) -> Supervisor:
+        config = self._config
+        plans = [RolePlan("buffer", "buffer"), RolePlan(roles.LEARNER_ID, "learner")]
+        plans += [RolePlan(f"actor-{n}", "actor") for n in range(config.actor.count)]
+        plans += [RolePlan("evaluator", "evaluator")] if config.eval.every else []
+        return Supervisor(
+            plans,
+            self._run,
+            config.supervisor,
+            command=self._command,
+            threads=lambda kind: None if kind == "learner" else 1,
+            observe=Observer,
+            watcher=self._reporter,
+        )
+
+    def _command(self, plan: RolePlan, again: bool) -> list[str]:
+        place = str(self._run.path)
+        if plan.kind == "buffer":
+            # The others know the old endpoint, so a buffer that is started again listens there.
+            known = again and self._run.endpoint.exists()
+            return headrace_command(["buffer", place, *(["--bind", self._run.endpoint.read_text().strip()] if known else [])])
+        if plan.kind == "learner":
+            policy = ["--init-from", str(self._init_from)] if self._init_from else []
+            return headrace_command(["learner", place, "--id", plan.name, *policy])
+        evaluate = ["--evaluate"] if plan.kind == "evaluator" else []
+        return headrace_command(["actor", place, "--id", plan.name, *evaluate])
+
+    def _explain(self, supervisor: Supervisor, decisions: Supervision) -> str:
+        for name, words in supervisor.last_words():
+            if len(words) == 1:
+                return f"{name}: {words[0]}"
+            self._progress.notice(f"last lines of {self._run.log(name)}:")
+            for line in words:
+                self._progress.notice(f"  {line}")
+        return f"{decisions.reason}; logs are in {self._run.logs}"
+
+    def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:
+        config = self._config
+        mean, std = None, None
+        if config.eval.final_episodes:
+            self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
+            weights = read_policy(find_policy(self._run.path))
+            verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
+            mean, std = verdict.mean, verdict.std
+        result = TrainResult(
+            run_dir=str(self._run.path),
+            eval_return_mean=mean,
+            eval_return_std=std,
+            episodes=config.eval.final_episodes,
+            env_steps=status["env_steps"],
+            updates=status["updates"],
+            wall_s=round(wall_s, 3),
+            achieved_ratio=status["achieved_ratio"],
+            counters=status["counters"],
+            seed=config.seed,
+            config_digest=digest(config),
+        )
+        write_whole(self._run.result, json.dumps(asdict(result), indent=2) + "\n")
+        return result

@@ -2,7 +2,8 @@
 
 Rules
 -----
-1. A role that exits 0 has done its part and is not started again; when learner or buffer do, the job is done.
+1. A role that exits 0 before the job is reported done was ended in order by somebody else, or its buffer was: it is
+   started again after ``pause_max_s``, and no death is counted.
 2. A role that exits otherwise is started again after a pause that doubles with each death, unless it exited with
    ``MUST_NOT_RESTART`` or died more than ``restarts`` times within ``window_s``: then it is given up.
 3. A given-up buffer or learner ends the run. A given-up actor does not, while another actor is left; an evaluator never does.
@@ -60,7 +61,7 @@ class Action:
 @dataclass
 class _Role:
     plan: RolePlan
-    state: str = "due"  # due, running, finished, given_up
+    state: str = "due"  # due, running, ended, given_up
     due: float = 0.0
     asked: bool = False
     code: int | None = None
@@ -100,9 +101,9 @@ class Supervision:
         return self.ending and not any(r.state == "running" for r in self._roles.values())
 
     @property
-    def restarts(self) -> dict[str, int]:
-        """Deaths of each role that are still counted."""
-        return {name: len(r.deaths) for name, r in self._roles.items()}
+    def hurried(self) -> bool:
+        """Whether a person asked for the end twice."""
+        return self._requests > 1
 
     def notices(self) -> list[str]:
         """Lines for people since the last call."""
@@ -118,14 +119,14 @@ class Supervision:
         """``name`` ended with ``code`` (negative: minus the signal)."""
         role = self._roles[name]
         role.code = code
-        if code == 0 or self.ending:
-            role.state = "finished"
+        if self.ending:
+            role.state = "ended"
             if self.outcome == DONE and code != 0 and role.plan.kind in ("learner", "buffer"):
                 self._fail(f"{name} did not end cleanly after the job was done ({describe_exit(code)})")
-            if code == 0 and role.plan.kind in ("learner", "buffer"):
-                self.job_done(now)
-            return
-        self._died(role, code, now)
+        elif code == 0:
+            role.state, role.due = "due", now + self._config.pause_max_s
+        else:
+            self._died(role, code, now)
 
     def job_done(self, now: float) -> None:
         """The buffer reports that the job is done."""
@@ -148,7 +149,7 @@ class Supervision:
 
     def tick(self, now: float) -> list[Action]:
         """What to do at ``now``."""
-        if self._requests > 1:
+        if self.hurried:
             return [Action("kill", r.plan.name) for r in self._roles.values() if r.state == "running"]
         if self.ending:
             return self._end(now)
@@ -187,7 +188,7 @@ class Supervision:
     def _begin_end(self, now: float) -> None:
         for role in self._roles.values():
             if role.state == "due":
-                role.state = "finished"
+                role.state = "ended"
         self._enter_rank(0, now)
 
     def _enter_rank(self, rank: int, now: float) -> None:

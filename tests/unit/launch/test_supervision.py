@@ -121,18 +121,19 @@ def test_an_actor_that_waits_for_its_restart_counts_as_left():
     assert not supervision.ending
 
 
-def test_exit_zero_is_not_restarted():
+@pytest.mark.parametrize("name", NAMES)
+def test_every_role_is_needed_until_the_job_is_reported_done(name):
     supervision = running()
-    supervision.exited("actor-0", 0, 1.0)
-    assert supervision.tick(100.0) == []
-    assert not supervision.ending
-
-
-@pytest.mark.parametrize("name", ["learner", "buffer"])
-def test_learner_or_buffer_at_exit_zero_mean_that_the_job_is_done(name):
-    supervision = running()
-    supervision.exited(name, 0, 1.0)
+    for n in range(20):
+        supervision.exited(name, 0, 10.0 * n)
+        assert supervision.tick(10.0 * n + CONFIG.pause_max_s - 0.1) == []
+        assert supervision.tick(10.0 * n + CONFIG.pause_max_s) == [Action("start", name)]
+        supervision.started(name)
+    assert not supervision.given_up
+    supervision.exited(name, 0, 500.0)
+    supervision.job_done(500.1)
     assert supervision.outcome == DONE
+    assert Action("start", name) not in supervision.tick(600.0)
 
 
 @pytest.mark.parametrize("begin", ["job_done", "stop"])

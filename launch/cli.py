@@ -1,0 +1,246 @@
+"""The command line: ``headrace train|buffer|learner|actor|eval|plot|status|pool|doctor``."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import headrace
+from headrace.common.errors import ConfigError, HeadraceError
+from headrace.launch.children import thread_variables
+
+INTERRUPTED = 130
+TOP_LEVEL = ("seed", "schema")  # config keys without a dot
+LIGHT = ("buffer", "actor", "eval", "plot", "status", "pool")  # one thread of the numeric libraries is best for them
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. An understood error is one line on standard error and exit code 1."""
+    words = list(sys.argv[1:] if words is None else words)
+    if words and words[0] in LIGHT:
+        for name, value in thread_variables(1).items():  # before numpy is imported, which reads them once
+            os.environ.setdefault(name, value)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: one's own `module:factory` is found there, and hides nothing
+    known, overrides = split_overrides(words)
+    args = make_parser().parse_args(known)
+    if overrides and not args.takes_overrides:
+        print(f"headrace: error: `headrace {args.command}` takes no config keys such as {overrides[0]}", file=sys.stderr)
+        return 2
+    try:
+        code: int = args.run(args, overrides)
+    except HeadraceError as error:
+        return _fail(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left, as `| head` does
+        return 0
+    except Exception as error:
+        return _fail(f"internal error: {type(error).__name__}: {error} (HEADRACE_DEBUG=1 shows where)")
+    return code
+
+
+def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part the words of a command line into those for argparse and config overrides (``--learner.lr 3e-4``, ``--seed=1``)."""
+    known: list[str] = []
+    overrides: list[str] = []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        key, equals, _ = word[2:].partition("=")
+        if not word.startswith("--") or not ("." in key or key in TOP_LEVEL):
+            known.append(word)
+            continue
+        overrides.append(word)
+        if not equals and queue and not queue[0].startswith("--"):
+            overrides.append(queue.pop(0))
+    return known, overrides
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names the config key that an unknown option may have meant, and lists all of them in ``--help`` where asked to."""
+
+    lists_keys = False
+
+    def error(self, message: str) -> NoReturn:
+        word = message.rpartition("--")[2].split("=")[0].split()[0] if "unrecognized arguments: --" in message else ""
+        if word:
+            from headrace.launch.keys import all_keys
+
+            near = [k for k in all_keys() if k.rpartition(".")[2] == word] or difflib.get_close_matches(word, all_keys(), 1)
+            message += f"; did you mean --{near[0]}?" if near else ""
+        super().error(message)
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        if self.lists_keys:
+            from headrace.launch.keys import keys_text
+
+            text += "\n" + keys_text()
+        return text
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
+    parser = _Parser(prog="headrace", description="Asynchronous actor-learner SAC. `headrace COMMAND --help` tells more.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"headrace {headrace.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    _add_train(commands)
+    _add_roles(commands)
+    _add_tools(commands)
+    return parser
+
+
+def _add(
+    commands: Any, name: str, run: Callable[[argparse.Namespace, list[str]], int], help: str, *, keys: bool = False
+) -> argparse.ArgumentParser:
+    parser: _Parser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+    parser.set_defaults(run=run, takes_overrides=keys)
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    parser.lists_keys = keys
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    train = _add(commands, "train", _train, "Start all roles of one run on this host and supervise them to its end.", keys=True)
+    train.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
+    train.add_argument("--seeds", metavar="A..B|A,B,C", help="one run after the other for each seed, e.g. 0..4; finished ones are skipped")
+    train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this directory (path)")
+    train.add_argument("--init-from", type=Path, metavar="POLICY", help="begin with the policy of a checkpoint, run or .hrw file (path)")
+    train.add_argument("--mode", choices=("async", "sync"), help="short for --run.mode")
+
+
+def _add_roles(commands: Any) -> None:
+    target = {"type": Path, "metavar": "CONFIG|RUN", "help": "YAML file or run directory (path)"}
+    connect = {"metavar": "ENDPOINT", "help": "where the buffer listens, tcp://HOST:PORT; without it the run directory or the config says it"}
+    buffer = _add(commands, "buffer", _buffer, "Run the buffer of a run: the pool, pacing, and the newest weights.", keys=True)
+    buffer.add_argument("target", **target)
+    buffer.add_argument("--bind", metavar="ENDPOINT", help="where to listen, tcp://HOST:PORT; without it network.endpoint")
+    learner = _add(commands, "learner", _learner, "Run the learner of a run; it continues the newest checkpoint.", keys=True)
+    learner.add_argument("target", **target)
+    learner.add_argument("--connect", **connect)
+    learner.add_argument("--id", default="learner", help="name of this learner (text)")
+    learner.add_argument("--init-from", type=Path, metavar="POLICY", help="begin with this policy if there is no checkpoint (path)")
+    actor = _add(commands, "actor", _actor, "Run one actor of a run, or with --evaluate its evaluator.", keys=True)
+    actor.add_argument("target", **target)
+    actor.add_argument("--connect", **connect)
+    actor.add_argument("--id", help="name of this actor, unique in the run (text); default: host and process id")
+    actor.add_argument("--evaluate", action="store_true", help="act deterministically, judge each new policy, store nothing")
+
+
+def _add_tools(commands: Any) -> None:
+    play = _add(commands, "eval", _eval, "Play a policy: return, length and success with 95 % intervals.")
+    play.add_argument("target", type=Path, metavar="CHECKPOINT|RUN", help="checkpoint directory, run directory or .hrw file (path)")
+    play.add_argument("--episodes", type=int, metavar="N", help="episodes to play (count); default: eval.final_episodes of the run")
+    play.add_argument("--seed", type=int, default=0, help="seed of the episodes (int)")
+    play.add_argument("--video", type=Path, metavar="FILE.mp4", help="record the first episode where the env renders (path)")
+    play.add_argument("--config", type=Path, help="config with the env, for a policy that lies outside a run directory (path)")
+    plot = _add(commands, "plot", _plot, "Overlay the learning curves of runs, with the mean and its 95 % bootstrap interval.")
+    plot.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories, or directories that hold runs (paths)")
+    plot.add_argument("--out", type=Path, default=Path("curves.png"), help="picture to write (path)")
+    status = _add(commands, "status", _status, "Show a running run: live, once, or as one JSON object.")
+    status.add_argument("target", nargs="?", metavar="RUN|ENDPOINT", help="run directory or tcp://HOST:PORT; default: the newest in runs/")
+    status.add_argument("--json", action="store_true", help="print one JSON object and exit")
+    status.add_argument("--once", action="store_true", help="print once and exit")
+    status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")
+    pool = _add(commands, "pool", _pool, "Look into a pool.")
+    pool.add_argument("what", choices=("dump", "info"), help="dump: one line a row; info: sizes")
+    pool.add_argument("target", type=Path, metavar="DIR|RUN", help="pool directory or run directory (path)")
+    pool.add_argument("--json", action="store_true", help="one JSON object a row, or for info one object")
+    doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
+    doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
+
+
+def _train(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.train_command import train_command
+
+    words = [*overrides, *(["--run.mode", args.mode] if args.mode else [])]
+    return train_command(args.config, words, seeds=args.seeds, resume_run=args.resume, init_from=args.init_from)
+
+
+def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch import roles
+    from headrace.launch.targets import load_target, shared_run
+
+    def body() -> int:
+        config, run = load_target(args.target, overrides)
+        return roles.run_buffer(config, run or shared_run(config, args.target.stem), args.bind)
+
+    return roles.guarded("buffer", body)
+
+
+def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch import roles
+    from headrace.launch.targets import load_target, shared_run
+
+    def body() -> int:
+        config, run = load_target(args.target, overrides)
+        run = run or shared_run(config, args.target.stem)
+        return roles.run_learner(config, run, args.connect, args.id, args.init_from)
+
+    return roles.guarded(args.id, body)
+
+
+def _actor(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch import roles
+    from headrace.launch.targets import load_target
+
+    name = args.id or roles.own_id("evaluator" if args.evaluate else "actor")
+
+    def body() -> int:
+        config, run = load_target(args.target, overrides)
+        role = roles.run_evaluator if args.evaluate else roles.run_actor
+        return role(config, run, args.connect, name)
+
+    return roles.guarded(name, body)
+
+
+def _eval(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.play import play_command
+
+    return play_command(args.target, config=args.config, episodes=args.episodes, seed=args.seed, video=args.video)
+
+
+def _plot(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.curves import draw_groups, find_groups
+
+    draw_groups(find_groups(args.runs), args.out)
+    print(args.out)
+    return 0
+
+
+def _status(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.watch import endpoint_of, newest_run, show
+
+    endpoint = endpoint_of(args.target or newest_run(Path("runs")))
+    return show(endpoint, as_json=args.json, once=args.once, deadline_s=args.deadline)
+
+
+def _pool(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.pools import dump_pool, show_info
+
+    return (dump_pool if args.what == "dump" else show_info)(args.target, as_json=args.json)
+
+
+def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.doctor import doctor
+
+    return doctor(args.config, overrides)
+
+
+def _fail(text: str) -> int:
+    if os.environ.get("HEADRACE_DEBUG") == "1":
+        traceback.print_exc()
+    print(f"headrace: error: {text}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""The config of a whole run: one validated YAML file, composed of the configs of its roles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.buffer.config import PoolConfig
+from headrace.buffer.pacing import PacingConfig
+from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
+from headrace.common.errors import ConfigError
+from headrace.common.wire.network import NetworkConfig
+from headrace.launch.supervision import SupervisorConfig
+from headrace.learner.config import LearnerConfig, ModelConfig
+from headrace.learner.sinks import SinkConfig
+
+SCHEMA = 1
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a run lives and in which way it runs."""
+
+    name: str = option("", help="name of the run directory; empty: made of the env's id and the time")
+    dir: str = option("runs", help="directory that holds run directories")
+    mode: str = option(
+        "async", help="async: roles in processes of their own; sync: one process, bit-identical under a seed", choices=("async", "sync")
+    )
+    pool_dir: str = option("", help="directory for the pool; empty: in the run directory; /dev/shm is faster, copied back at the end")
+    curve_s: float = option(
+        15.0, help="time between two drawings of the learning curve; 0 draws it at the end only", unit="s", low=0, resume=True
+    )
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """How the policy is judged: deterministic actions in an environment of its own."""
+
+    every: int = option(
+        1000, help="env steps between two evaluations during the run; 0 starts no evaluator", unit="env steps", low=0, resume=True
+    )
+    episodes: int = option(5, help="episodes of one evaluation during the run", unit="episodes", low=1, high=10_000, resume=True)
+    final_episodes: int = option(
+        20, help="episodes of the evaluation at the end; 0 leaves it out", unit="episodes", low=0, high=10_000, resume=True
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Every option of a run."""
+
+    env: EnvConfig = option(help="the environment")
+    schema: int = option(SCHEMA, help="version of this file's format", low=SCHEMA, high=SCHEMA)
+    seed: int = option(0, help="what every random number of the run derives from", low=0, high=(1 << 31) - 1)
+    run: RunOptions = option(factory=RunOptions, help="where and how the run runs")
+    window: WindowConfig = option(factory=WindowConfig, help="what one row covers")
+    actor: ActorConfig = option(factory=ActorConfig, help="actor processes")
+    pool: PoolConfig = option(factory=PoolConfig, help="the pool")
+    pacing: PacingConfig = option(factory=PacingConfig, help="length of the run and ratio of learning to acting")
+    learner: LearnerConfig = option(factory=LearnerConfig, help="the algorithm")
+    model: ModelConfig = option(factory=ModelConfig, help="the networks")
+    eval: EvalConfig = option(factory=EvalConfig, help="evaluation")
+    network: NetworkConfig = option(factory=NetworkConfig, help="how roles meet")
+    sinks: SinkConfig = option(factory=SinkConfig, help="where metrics go")
+    supervisor: SupervisorConfig = option(factory=SupervisorConfig, help="how roles are kept alive")
+
+    def check(self, path: str = "") -> None:
+        """Refuse combinations of options of several roles that cannot work."""
+        batch, capacity, fill = self.learner.batch_size, self.pool.capacity, self.pacing.min_fill
+        if batch > capacity:
+            raise _impossible("learner.batch_size", batch, "above", "pool.capacity", capacity)
+        if fill > capacity:
+            raise _impossible("pacing.min_fill", fill, "above", "pool.capacity", capacity)
+        if fill < batch:
+            raise _impossible("pacing.min_fill", fill, "below", "learner.batch_size", batch)
+        if self.actor.count > self.pool.max_actors:
+            raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
+        if self.env.lanes > self.pacing.lead_steps:
+            raise _impossible("env.lanes", self.env.lanes, "above", "pacing.lead_steps", self.pacing.lead_steps)
+        if self.run.mode == "sync" and self.actor.count > 1:
+            raise ConfigError(
+                f"actor.count: {self.actor.count} with run.mode sync, which runs one actor in its only process; nearest valid: 1"
+                " (env.lanes gives it more episodes at a time)"
+            )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, no YAML, or names a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    value = _parse(text, str(path))
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{path}: expected a mapping of options, got {type(value).__name__}")
+    return dict(value)
+
+
+def make_config(mapping: Mapping[str, Any], overrides: Sequence[str] = ()) -> RunConfig:
+    """The validated config of ``mapping`` with command line words such as ``--learner.lr 3e-4`` laid over it.
+
+    Raises:
+        ConfigError: naming the key, the value or values, and the nearest valid one.
+    """
+    return load(RunConfig, merge(mapping, parse_overrides(overrides, parse_value)))
+
+
+def parse_value(text: str) -> Any:
+    """One value of the command line, read as YAML."""
+    return _parse(text, f"value {text!r}")
+
+
+def resume_config(old: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The config of a resumed run.
+
+    Raises:
+        ConfigError: an override changes a key that a running run may not change; names each with both values.
+    """
+    new = make_config(dump(old), overrides)
+    allowed = resumable_keys()
+    before, after = flatten(old), flatten(new)
+    changed = [key for key in after if before.get(key) != after[key] and key not in allowed]
+    if changed:
+        what = "; ".join(f"{key}: {before.get(key)!r} in the run, {after[key]!r} asked for" for key in changed)
+        raise ConfigError(f"--resume cannot change {what}. It may change: {', '.join(allowed)}")
+    return new
+
+
+def resumable_keys() -> list[str]:
+    """Keys that ``--resume`` may change."""
+    return [doc.key for doc in describe(RunConfig) if doc.resume]
+
+
+def digest(config: RunConfig) -> str:
+    """SHA-256 in hex of what decides a run's result: the config without names, places and limits of processes."""
+    plain = dump(config)
+    for section in ("run", "network", "sinks", "supervisor"):
+        plain.pop(section)
+    plain["mode"] = config.run.mode
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _impossible(key: str, value: int, relation: str, other: str, limit: int) -> ConfigError:
+    return ConfigError(f"{key}: {value} is {relation} {other} {limit}; nearest valid: {limit}")
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a key which is given twice, where YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
+
+

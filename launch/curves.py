@@ -1,0 +1,142 @@
+"""Learning curves: read them from a run's metrics, draw one run while it goes on, or several with their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.actor.evaluate import bootstrap_interval
+from headrace.common.errors import ConfigError
+from headrace.launch.rundir import RunDir, read_lines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = np.ndarray[Any, Any]
+GRID_POINTS = 100
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Returns of one run over its env steps.
+
+    Attributes:
+        training: ``(n, 2)`` env steps and mean return of the last training episodes.
+        evaluation: ``(m, 2)`` env steps and mean return of one evaluation.
+    """
+
+    training: Array
+    evaluation: Array
+
+    @property
+    def best_known(self) -> Array:
+        """The evaluations if there are at least two, else the training returns."""
+        return self.evaluation if len(self.evaluation) > 1 else self.training
+
+
+def read_curve(metrics: Path) -> Curve:
+    """The curve in a ``metrics.jsonl``; a missing file is an empty curve."""
+    training: dict[int, float] = {}
+    evaluation: dict[int, float] = {}
+    for record in read_lines(metrics):
+        steps, value = record.get("run/env_steps"), record.get("run/return_mean")
+        if steps is not None and value is not None:
+            training[int(steps)] = float(value)
+        last = record.get("run/evaluation")
+        if isinstance(last, dict):
+            evaluation[int(last["env_steps"])] = float(last["return_mean"])
+    return Curve(_points(training), _points(evaluation))
+
+
+def draw_run(run: RunDir, title: str) -> bool:
+    """Draw one run's curve into its ``curve.png``, replaced whole; whether there was anything to draw."""
+    curve = read_curve(run.metrics)
+    if not len(curve.training) and not len(curve.evaluation):
+        return False
+    figure, axes = _figure()
+    if len(curve.training):
+        axes.plot(*curve.training.T, color="tab:gray", lw=1, label="training, mean of the last 100 episodes")
+    if len(curve.evaluation):
+        axes.plot(*curve.evaluation.T, color="tab:blue", lw=1.8, marker="o", ms=3, label="evaluation, deterministic")
+    _finish(figure, axes, title, run.curve)
+    return True
+
+
+def find_groups(places: Sequence[Path]) -> dict[str, list[Path]]:
+    """Runs to overlay: a directory of runs is a group of its own, runs named one by one form a group together.
+
+    Raises:
+        ConfigError: a place is neither.
+    """
+    groups: dict[str, list[Path]] = {}
+    for place in places:
+        if (place / "config.yaml").is_file():
+            groups.setdefault("", []).append(place)
+            continue
+        inside = sorted(p.parent for p in place.glob("*/config.yaml"))
+        if not inside:
+            raise ConfigError(f"{place}: neither a run directory nor a directory that holds some")
+        groups[place.name] = inside
+    return groups
+
+
+def draw_groups(groups: dict[str, list[Path]], out: Path) -> None:
+    """Overlay runs: each thinly, and each group's mean with its 95 % bootstrap interval.
+
+    Raises:
+        ConfigError: no run has anything to draw yet.
+    """
+    figure, axes = _figure()
+    drawn = 0
+    for number, (label, places) in enumerate(groups.items()):
+        color = f"C{number}"
+        curves = {p.name: read_curve(p / "metrics.jsonl").best_known for p in places}
+        curves = {name: points for name, points in curves.items() if len(points)}
+        drawn += len(curves)
+        for name, points in curves.items():
+            axes.plot(*points.T, color=color if len(curves) > 1 else None, lw=0.8, alpha=0.5, label=None if label else name)
+        if len(curves) > 1:
+            steps, mean, low, high = band(list(curves.values()))
+            axes.fill_between(steps, low, high, color=color, alpha=0.2, lw=0)
+            axes.plot(steps, mean, color=color, lw=2, label=f"{label or 'mean'} ({len(curves)} runs, 95 % interval)")
+    if not drawn:
+        raise ConfigError("nothing to draw yet: no run has returns in its metrics.jsonl")
+    _finish(figure, axes, "", out)
+
+
+def band(curves: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
+    """Env steps, mean, lower and upper bound of several curves over the steps that all of them cover."""
+    first, last = max(c[0, 0] for c in curves), min(c[-1, 0] for c in curves)
+    steps = np.linspace(first, max(first, last), GRID_POINTS)
+    values = np.stack([np.interp(steps, c[:, 0], c[:, 1]) for c in curves])
+    rng = np.random.default_rng(0)  # the same runs always give the same picture
+    low, high = np.array([bootstrap_interval(column, rng) for column in values.T]).T
+    return steps, values.mean(axis=0), low, high
+
+
+def _points(values: dict[int, float]) -> Array:
+    return np.array(sorted(values.items()), dtype=np.float64).reshape(-1, 2)
+
+
+def _figure() -> tuple[Figure, Axes]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), dpi=120, layout="constrained")  # no pyplot: no global state, no window system
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots()
+
+
+def _finish(figure: Figure, axes: Axes, title: str, out: Path) -> None:
+    axes.set(xlabel="env steps", ylabel="return", title=title)
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize="small")
+    part = out.with_name(f".{out.stem}.part{out.suffix}")
+    figure.savefig(part)
+    part.replace(out)

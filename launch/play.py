@@ -1,0 +1,108 @@
+"""Playing a trained policy: find it, judge it, film it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from headrace.actor.envs import make_spec
+from headrace.actor.evaluate import EvalResult, bootstrap_interval, evaluate
+from headrace.actor.policy import make_policy
+from headrace.common.errors import CheckpointError, ConfigError, WireError
+from headrace.common.weights import WeightSet
+from headrace.launch.config import RunConfig, make_config, read_config
+from headrace.launch.rundir import RunDir
+
+POLICY = "policy.hrw"
+_Z95 = 1.959964
+
+
+def find_policy(target: Path) -> Path:
+    """The policy file that TARGET names: itself, or in a checkpoint, or in the newest checkpoint of a run.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    if target.is_file():
+        return target
+    if (target / POLICY).is_file():
+        return target / POLICY
+    from headrace.learner import checkpoint
+
+    newest = checkpoint.newest(RunDir(target).checkpoints)
+    if newest is None or not (newest / POLICY).is_file():
+        raise CheckpointError(f"{target}: no policy here; name a checkpoint, a run that has one, or a .hrw file")
+    return newest / POLICY
+
+
+def read_policy(path: Path) -> WeightSet:
+    """The weight set in a policy file.
+
+    Raises:
+        CheckpointError: it cannot be read or is damaged.
+    """
+    try:
+        return WeightSet.unpack(path.read_bytes())
+    except (OSError, WireError) as error:
+        raise CheckpointError(f"{path}: not a policy: {error}") from error
+
+
+def find_config(policy: Path) -> Path:
+    """The config of the run that a policy file lies in.
+
+    Raises:
+        ConfigError: it lies in no run.
+    """
+    for parent in policy.resolve().parents:
+        if (parent / "config.yaml").is_file():
+            return parent / "config.yaml"
+    raise ConfigError(f"{policy} lies in no run directory; say which env it plays with --config CONFIG")
+
+
+def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, video_dir: Path | None = None) -> EvalResult:
+    """Play ``episodes`` episodes deterministically; see :func:`headrace.actor.evaluate.evaluate`."""
+    spec = make_spec(config.env, config.window)
+    policy = make_policy(weights, spec, config.actor.policy, config.actor.device)
+    return evaluate(policy, config.env, config.window, episodes, seed, video_dir)
+
+
+def play_command(target: Path, *, config: Path | None, episodes: int | None, seed: int, video: Path | None) -> int:
+    """``headrace eval``: print what the episodes gave."""
+    path = find_policy(target)
+    weights = read_policy(path)
+    options = make_config(read_config(config or find_config(path)))
+    count = options.eval.final_episodes or 20 if episodes is None else episodes
+    if count < 1:
+        raise ConfigError(f"--episodes: {count}; nearest valid: 1")
+    result = judge(options, weights, count, seed, video)
+    print(f"policy    {path} (update {weights.version.step})")
+    print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
+    for label, text in verdict_lines(result):
+        print(f"{label:<10}{text}")
+    if video is not None:
+        print(f"video     {result.video or result.video_note}")
+    return 0
+
+
+def verdict_lines(result: EvalResult) -> list[tuple[str, str]]:
+    """Return, length and success with 95 % intervals, as (label, text) pairs."""
+    rng = np.random.default_rng(0)  # the same episodes always give the same interval
+    low, high = bootstrap_interval(result.returns, rng)
+    pairs = [("return", f"{result.mean:.2f} ± {result.std:.2f} (mean: 95 % interval {low:.2f} to {high:.2f})")]
+    low, high = bootstrap_interval(result.lengths.astype(np.float64), rng)
+    pairs.append(("length", f"{result.lengths.mean():.1f} (mean: 95 % interval {low:.1f} to {high:.1f})"))
+    if result.successes is None:
+        return [*pairs, ("success", "the env does not say")]
+    wins, count = int(result.successes.sum()), len(result.successes)
+    low, high = share_interval(wins, count)
+    return [*pairs, ("success", f"{wins / count:.0%} ({wins} of {count}; 95 % interval {low:.0%} to {high:.0%})")]
+
+
+def share_interval(wins: int, trials: int) -> tuple[float, float]:
+    """95 % Wilson score interval of a share (Wilson 1927; Brown, Cai and DasGupta 2001, equation 4)."""
+    share, z2 = wins / trials, _Z95**2
+    centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _Z95 / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
+    return max(0.0, centre - half), min(1.0, centre + half)

@@ -1,0 +1,167 @@
+"""Live progress of a run for people: a table that stays in place on a terminal, one line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.clock import Clock
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+LINE_EVERY_S = 5.0
+MAX_ACTORS_SHOWN = 16
+UNKNOWN = "-"
+Status = Mapping[str, Any]
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as ``m:ss`` or ``h:mm:ss``; ``-`` when unknown."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    whole = max(0, round(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def eta_s(status: Status) -> float | None:
+    """Seconds until the run's goal at the present rates; none when it has no goal or nothing moves."""
+    goal, rates = status.get("env_steps_goal", 0), status.get("rates", {})
+    if not goal:
+        return None
+    steps = goal - status.get("env_steps", 0)
+    if steps > 0:
+        return _ratio(steps, rates.get("env_steps_s", 0.0))
+    return _ratio(max(0, status.get("updates_owed", 0) - status.get("updates", 0)), rates.get("updates_s", 0.0))
+
+
+def facts(status: Status) -> list[tuple[str, str]]:
+    """What is shown of a status, as (label, text) pairs in order."""
+    rates, pool = status.get("rates", {}), status.get("pool", {})
+    goal, capacity = status.get("env_steps_goal", 0), pool.get("capacity", 0)
+    of_goal = f" of {goal:,}" if goal else ""
+    rows = pool.get("rows", 0)
+    fill = f" ({rows / capacity:.0%} of {capacity:,})" if capacity else ""
+    lag, age = status.get("policy_lag_updates", 0), status.get("policy_age_s", 0.0)
+    pairs = [
+        ("env steps", f"{status.get('env_steps', 0):,}{of_goal}   {rates.get('env_steps_s', 0.0):,.1f}/s"),
+        ("updates", f"{status.get('updates', 0):,}   {rates.get('updates_s', 0.0):,.1f}/s"),
+        ("updates per env step", f"{status.get('achieved_ratio', 0.0):.3f}   target {status.get('target_ratio', 0.0):g}"),
+        ("pool", f"{rows:,} rows{fill}"),
+        ("return, training", _number(status.get("return_mean"))),
+        ("return, evaluation", _evaluation(status)),
+        ("policy age", f"{lag:,} updates, {age:.1f} s"),
+        ("time, ETA", f"{duration(status.get('uptime_s'))}, {duration(eta_s(status))}"),
+    ]
+    return pairs + [("waiting", reason) for reason in status.get("waiting", [])]
+
+
+def line(status: Status) -> str:
+    """The status in one line."""
+    goal, rates, pool = status.get("env_steps_goal", 0), status.get("rates", {}), status.get("pool", {})
+    last = (status.get("evaluations") or [{}])[-1]
+    parts = [
+        f"{duration(status.get('uptime_s')):>7} {status.get('phase', UNKNOWN):<9}",
+        f"env steps {status.get('env_steps', 0)}{f'/{goal}' if goal else ''} ({rates.get('env_steps_s', 0.0):.0f}/s)",
+        f"updates {status.get('updates', 0)} ({rates.get('updates_s', 0.0):.0f}/s)",
+        f"ratio {status.get('achieved_ratio', 0.0):.3f}",
+        f"pool {pool.get('rows', 0)}",
+        f"return {_number(status.get('return_mean'))} (eval {_number(last.get('return_mean'))})",
+        f"policy age {status.get('policy_lag_updates', 0)} updates {status.get('policy_age_s', 0.0):.1f} s",
+        f"ETA {duration(eta_s(status))}",
+    ]
+    return "  ".join(parts + [f"waiting: {reason}" for reason in status.get("waiting", [])])
+
+
+def table(status: Status, title: str) -> RenderableType:
+    """The status as a table for a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table(box=box.SIMPLE_HEAD, title=Text(f"{title}   {status.get('phase', UNKNOWN)}", style="bold"), title_justify="left")
+    head.add_column("run", style="cyan", no_wrap=True)
+    head.add_column(str(status.get("run", "")))
+    for label, text in facts(status):
+        head.add_row(label, Text(text))
+    actors = [*status.get("actors", []), *status.get("evaluators", [])]
+    if not actors:
+        return head
+    fleet = Table(box=box.SIMPLE_HEAD)
+    for column in ("actor", "host", "pid", "env steps/s", "env steps", "policy age", "silent"):
+        fleet.add_column(column, justify="left" if column in ("actor", "host") else "right")
+    for actor in actors[:MAX_ACTORS_SHOWN]:
+        fleet.add_row(*(Text(cell) for cell in _actor_cells(actor)))
+    if len(actors) > MAX_ACTORS_SHOWN:
+        fleet.add_row(f"... {len(actors) - MAX_ACTORS_SHOWN} more", *[""] * 6)
+    return Group(head, fleet)
+
+
+class Progress:
+    """Shows a run on a console.
+
+    Args:
+        console: where to.
+        title: the run's name.
+        clock: paces the lines where the console is no terminal.
+    """
+
+    def __init__(self, console: Console, title: str, clock: Clock) -> None:
+        self._console, self._title, self._clock = console, title, clock
+        self._next_line = 0.0
+        self._live: Any = None
+
+    def notice(self, text: str) -> None:
+        """Print one line; it stays above the table."""
+        self._console.print(text, highlight=False, markup=False)
+
+    def update(self, status: Status) -> None:
+        """Show the newest status."""
+        if self._console.is_terminal:
+            if self._live is None:
+                from rich.live import Live
+
+                self._live = Live(console=self._console, auto_refresh=False)
+                self._live.start()
+            self._live.update(table(status, self._title), refresh=True)
+        elif self._clock.now() >= self._next_line:
+            self._next_line = self._clock.now() + LINE_EVERY_S
+            self._console.print(line(status), highlight=False, markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the last table on the screen and give the terminal back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _actor_cells(actor: Status) -> list[str]:
+    return [
+        str(actor.get("id", "")),
+        str(actor.get("host", "")),
+        str(actor.get("pid", "")),
+        f"{actor.get('rate', 0.0):,.1f}",
+        f"{actor.get('executed', 0):,}",
+        f"{actor.get('lag_updates', 0):,} updates, {actor.get('age_s', 0.0):.1f} s",
+        f"{actor.get('silent_s', 0.0):.1f} s",
+    ]
+
+
+def _evaluation(status: Status) -> str:
+    evaluations = status.get("evaluations") or []
+    if not evaluations:
+        return UNKNOWN
+    last = evaluations[-1]
+    spread = _number(last.get("return_std"))
+    return f"{_number(last.get('return_mean'))} ± {spread} over {last.get('episodes', 0)} episodes at {last.get('env_steps', 0):,}"
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.1f}"
+
+
+def _ratio(amount: float, rate: float) -> float | None:
+    return amount / rate if rate > 0 else None

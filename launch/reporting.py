@@ -1,0 +1,60 @@
+"""What the supervisor's news becomes: live progress, a learning curve that is drawn anew, and the environment's record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.common.clock import Clock
+from headrace.launch.curves import draw_run
+from headrace.launch.machine import environment_text
+from headrace.launch.progress import Progress
+from headrace.launch.rundir import RunDir, write_whole
+
+
+class Reporter:
+    """Watches one run.
+
+    Args:
+        progress: shows it to people.
+        run: where the curve and the record go.
+        curve_s: time between two drawings, 0 for none but the last.
+        clock: paces the drawings.
+    """
+
+    def __init__(self, progress: Progress, run: RunDir, curve_s: float, clock: Clock) -> None:
+        self._progress, self._run, self._curve_s, self._clock = progress, run, curve_s, clock
+        self._draw_at = clock.now() + curve_s
+        self._recorded = False
+
+    def notice(self, text: str) -> None:
+        """One line for people, kept in the supervisor's log too."""
+        self._progress.notice(text)
+        with self._run.log("supervisor").open("a", encoding="utf-8") as log:
+            log.write(text + "\n")
+
+    def update(self, status: dict[str, Any]) -> None:
+        """The newest status."""
+        self._progress.update(status)
+        if not self._recorded:  # not before the roles are up: it asks git and the driver, and nobody waits for it
+            self._record()
+        if self._curve_s and self._clock.now() >= self._draw_at:
+            self._draw_at = self._clock.now() + self._curve_s
+            self._draw()
+
+    def close(self) -> None:
+        """The last drawing; the terminal is given back."""
+        self._progress.close()
+        if not self._recorded:
+            self._record()
+        self._draw()
+
+    def _record(self) -> None:
+        self._recorded = True
+        write_whole(self._run.environment, environment_text())
+
+    def _draw(self) -> None:
+        try:
+            draw_run(self._run, self._run.path.name)
+        except Exception as error:  # a picture is never worth a run
+            self._curve_s = 0.0
+            self.notice(f"the learning curve cannot be drawn: {type(error).__name__}: {error}")

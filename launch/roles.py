@@ -1,0 +1,115 @@
+"""Starting one role in this process: the run's config becomes the role's settings, and its end an exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.common.config import replace
+from headrace.common.errors import (
+    ConfigError,
+    EnvError,
+    HeadraceError,
+    NoSpace,
+    PoolDamaged,
+    PoolLocked,
+    SessionRefused,
+    SpecError,
+)
+from headrace.launch.config import RunConfig
+from headrace.launch.leash import follow_parent
+from headrace.launch.rundir import RunDir
+from headrace.launch.supervision import MUST_NOT_RESTART
+
+LEARNER_ID = "learner"
+INTERRUPTED = 130
+# What the next start of the same process would meet again.
+PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolDamaged, NoSpace)
+
+
+def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
+    """Serve the run's buffer at ``bind`` (none: the config's endpoint) and write where it listens to the run directory."""
+    from headrace.buffer.server import BufferSettings, serve
+
+    network = replace(config.network, endpoint=bind) if bind else config.network
+    pool_dir = run.pool_dir(config.run.pool_dir)
+    return serve(BufferSettings(network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint))
+
+
+def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id: str, init_from: Path | None) -> int:
+    """Train; an existing checkpoint of the run directory is continued."""
+    from headrace.learner.loop import LearnerSettings, run as learn
+
+    endpoint = connect or run.wait_endpoint(config.network.connect_s)
+    return learn(
+        LearnerSettings(
+            endpoint, learner_id, config.learner, config.model, config.sinks, config.network, run.path, config.seed, init_from
+        )
+    )
+
+
+def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_id: str) -> int:
+    """Act in the environment and hand over what happens."""
+    from headrace.actor.loop import ActorSettings, run as act
+
+    endpoint = connect or find_endpoint(config, run)
+    return act(ActorSettings(endpoint, actor_id, config.env, config.window, config.actor, config.network, config.seed))
+
+
+def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, evaluator_id: str) -> int:
+    """Judge the newest policy from time to time."""
+    from headrace.actor.evaluator import EvaluatorSettings, run_evaluator as judge
+
+    if config.eval.every == 0:
+        raise ConfigError("eval.every: 0 means no evaluation during the run; an evaluator needs at least 1")
+    endpoint = connect or find_endpoint(config, run)
+    every, episodes = config.eval.every, config.eval.episodes
+    return judge(
+        EvaluatorSettings(
+            *(endpoint, evaluator_id, config.env, config.window, config.actor, config.network, every, episodes, config.seed)
+        )
+    )
+
+
+def own_id(kind: str) -> str:
+    """A name for a role that was started without one: unique as long as this process lives."""
+    return f"{kind}-{socket.gethostname()}-{os.getpid()}"
+
+
+def find_endpoint(config: RunConfig, run: RunDir | None) -> str:
+    """Where the buffer listens: what the run directory says, else the config's endpoint when that names a port.
+
+    Raises:
+        ConfigError: neither says it.
+        DeadlineExceeded: the run's buffer never wrote it.
+    """
+    if run is not None:
+        return run.wait_endpoint(config.network.connect_s)
+    if config.network.endpoint.endswith(":0"):
+        raise ConfigError(f"network.endpoint: {config.network.endpoint} names no port; say --connect tcp://HOST:PORT")
+    return config.network.endpoint
+
+
+def guarded(name: str, body: Callable[[], int]) -> int:
+    """Run a role's body; every end becomes an exit code, and an understood error one line on standard error.
+
+    0: ended in order. 1: it failed, and may be started again. 3: it would fail again, and must not be.
+    """
+    follow_parent()
+    form = f"%(asctime)s %(levelname)s {name} %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, stream=sys.stderr)
+    try:
+        return body()
+    except HeadraceError as error:
+        print(f"headrace {name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return MUST_NOT_RESTART if isinstance(error, PERMANENT) else 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception:
+        traceback.print_exc()  # a defect: the log is where it is looked for
+        return 1

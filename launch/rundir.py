@@ -1,0 +1,149 @@
+"""The run directory: which file of a run lies where, and how it is written (whole or not at all)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError
+
+
+class RunDir:
+    """Paths of one run.
+
+    Args:
+        path: the directory; nothing is read or made until a method says so.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.identity = path / "run_id"
+        self.endpoint = path / "endpoint"
+        self.logs = path / "logs"
+        self.pool = path / "pool"
+        self.checkpoints = path / "checkpoints"
+        self.metrics = path / "metrics.jsonl"
+        self.curve = path / "curve.png"
+        self.environment = path / "environment.txt"
+        self.result = path / "result.json"
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any]) -> RunDir:
+        """Make a new run directory and write the resolved ``config`` into it.
+
+        Raises:
+            ConfigError: a run lives there already, or the place cannot be written.
+        """
+        run = cls(path)
+        if run.config.exists():
+            raise ConfigError(
+                f"run.name: {path} holds a run already; continue it with `headrace train --resume {path}` or choose another name"
+            )
+        try:
+            run.logs.mkdir(parents=True, exist_ok=True)
+            write_whole(run.identity, uuid.uuid4().hex[:12] + "\n")
+            run.write_config(config)
+        except OSError as error:
+            raise ConfigError(f"run.dir: cannot write {path}: {error.strerror or error}") from error
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """An existing run directory.
+
+        Raises:
+            ConfigError: ``path`` is not one.
+        """
+        run = cls(path)
+        if not run.config.is_file():
+            raise ConfigError(f"{path}: not a run directory (it has no config.yaml)")
+        run.logs.mkdir(exist_ok=True)
+        return run
+
+    @property
+    def run_id(self) -> str:
+        """Identity of the run, the same for its whole life."""
+        if not self.identity.exists():
+            write_whole(self.identity, uuid.uuid4().hex[:12] + "\n")
+        return self.identity.read_text().strip()
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write the resolved config."""
+        write_whole(self.config, yaml.safe_dump(dict(config), sort_keys=False))
+
+    def log(self, role: str) -> Path:
+        """The log file of one role."""
+        return self.logs / f"{role}.log"
+
+    def pool_dir(self, place: str) -> Path:
+        """Where the pool lives for config key ``run.pool_dir``: here, or in a directory of this run below ``place``."""
+        return Path(place).expanduser() / f"headrace-{self.run_id}" if place else self.pool
+
+    def write_endpoint(self, endpoint: str) -> None:
+        """Tell the other roles where the buffer listens."""
+        write_whole(self.endpoint, endpoint + "\n")
+
+    def wait_endpoint(self, deadline_s: float) -> str:
+        """Where the buffer listens, waiting until it says so.
+
+        Raises:
+            DeadlineExceeded: naming the file that never came.
+        """
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                return self.endpoint.read_text().strip()
+            except FileNotFoundError:
+                if time.monotonic() > end:
+                    raise DeadlineExceeded(
+                        f"no buffer has written {self.endpoint} within {deadline_s:g} s; start one with"
+                        f" `headrace buffer {self.path}` or say --connect ENDPOINT"
+                    ) from None
+                time.sleep(0.05)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` so that a reader sees the old content or the new, never a part."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises:
+        HeadraceError: naming the file that is missing or is not one.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise HeadraceError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise HeadraceError(f"{path}: not a JSON object")
+    return value
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; a last line that is still being written is left out, a missing file is empty."""
+    out: list[dict[str, Any]] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return out
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            out.append(value)
+    return out

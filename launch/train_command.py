@@ -1,0 +1,97 @@
+"""``headrace train``: one run, a resumed one, or one for each of several seeds; then the results in a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.common.config import dump, merge
+from headrace.common.errors import ConfigError
+from headrace.launch.config import RunConfig, digest, make_config, read_config
+from headrace.launch.rundir import RunDir, read_json
+from headrace.launch.runner import TrainResult, resume, train
+from headrace.launch.targets import slug
+
+
+def train_command(
+    config: Path | None, overrides: Sequence[str], *, seeds: str | None, resume_run: Path | None, init_from: Path | None
+) -> int:
+    """Run what the command line asks for; 0 when every run did its job. The last line printed is the result's path."""
+    if resume_run is not None:
+        if config is not None or seeds is not None or init_from is not None:
+            raise ConfigError("--resume takes its config, seed and policy from the run; give it alone, with --key value to change")
+        print_result(resume(resume_run, overrides))
+        return 0
+    if config is None:
+        raise ConfigError("which config? headrace train CONFIG.yaml, or headrace train --resume RUN")
+    options = make_config(read_config(config), overrides)
+    if seeds is None:
+        print_result(train(options, init_from=init_from))
+        return 0
+    for result in train_seeds(options, parse_seeds(seeds), config.stem, init_from):
+        print_result(result)
+    return 0
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``0..4`` and ``0,3,5`` as numbers.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
+        first, last = int(found[1]), int(found[2])
+        if first <= last:
+            return list(range(first, last + 1))
+    elif re.fullmatch(r"\d+(,\d+)*", text):
+        return [int(word) for word in text.split(",")]
+    raise ConfigError(f"--seeds: {text!r} is neither a range such as 0..4 nor a list such as 0,3,5")
+
+
+def train_seeds(config: RunConfig, seeds: Sequence[int], stem: str, init_from: Path | None) -> list[TrainResult]:
+    """One run after the other below one directory; a finished one is not run again, an unfinished one is continued."""
+    parent = Path(config.run.dir) / (config.run.name or slug(stem))
+    results = []
+    for seed in seeds:
+        changes = {"seed": seed, "run": {"dir": str(parent), "name": f"seed-{seed}"}}
+        one = make_config(merge(dump(config), changes))
+        results.append(_finished(one) or _begin_or_continue(one, init_from))
+    return results
+
+
+def _finished(config: RunConfig) -> TrainResult | None:
+    run = RunDir(Path(config.run.dir) / config.run.name)
+    if not run.result.exists():
+        return None
+    result = TrainResult(**read_json(run.result))
+    if result.config_digest != digest(config):
+        raise ConfigError(f"run.name: {run.path} is a finished run of another config; choose another run.name")
+    return result
+
+
+def _begin_or_continue(config: RunConfig, init_from: Path | None) -> TrainResult:
+    run = RunDir(Path(config.run.dir) / config.run.name)
+    if not run.config.exists():
+        return train(config, init_from=init_from)
+    if digest(make_config(read_config(run.config))) != digest(config):
+        raise ConfigError(f"run.name: {run.path} is a run of another config; choose another run.name")
+    return resume(run.path)
+
+
+def print_result(result: TrainResult) -> None:
+    """The result as a table, the paths of what was written, and last the path of ``result.json``."""
+    run = RunDir(Path(result.run_dir))
+    mean, std = result.eval_return_mean, result.eval_return_std
+    pairs = [
+        ("return", f"{mean:.2f} ± {std:.2f} over {result.episodes} episodes" if mean is not None else "not evaluated"),
+        ("env steps", f"{result.env_steps:,}"),
+        ("updates", f"{result.updates:,} ({result.achieved_ratio:.3f} per env step after the minimum fill)"),
+        ("wall clock", f"{result.wall_s:.1f} s"),
+        ("seed", str(result.seed)),
+    ]
+    written = [run.config, run.metrics, run.curve, run.checkpoints, run.pool, run.logs, run.environment]
+    pairs += [(p.name, str(p)) for p in written if p.exists()]
+    width = max(len(label) for label, _ in pairs)
+    print("\n".join(f"{label:<{width}}  {text}" for label, text in pairs))
+    print(run.result)

@@ -1,0 +1,222 @@
+"""The supervisor with real processes: small scripts stand in for the roles, a fake buffer connection for the status."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import psutil
+import pytest
+
+from headrace.common.errors import DeadlineExceeded
+from headrace.launch.children import Child, role_environment
+from headrace.launch.rundir import RunDir
+from headrace.launch.supervise import Supervisor
+from headrace.launch.supervision import DONE, FAILED, INTERRUPTED, RolePlan, SupervisorConfig
+
+CONFIG = SupervisorConfig(restarts=2, restart_window_s=60, pause_s=0.05, pause_max_s=0.1, stop_s=3.0)
+LOYAL = """
+    import signal, sys, time
+    def end(*_):
+        print("asked at", time.monotonic(), flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, end)
+    print("up", flush=True)
+    while True: time.sleep(0.02)
+"""
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+BROKEN = "import sys; print('headrace actor-0: error: env.id: no such env', file=sys.stderr); sys.exit(3)"
+CRASHING = "import sys; [print('line', n) for n in range(40)]; sys.exit(1)"
+
+
+class FakeObserver:
+    """Answers with ``phase``; raises while it is empty."""
+
+    def __init__(self):
+        self.phase = ""
+        self.closed = False
+
+    def status(self, deadline_s):
+        if not self.phase:
+            raise DeadlineExceeded("nobody listens")
+        return {"phase": self.phase}
+
+    def close(self):
+        self.closed = True
+
+
+class Notes:
+    def __init__(self):
+        self.notices = []
+        self.statuses = []
+
+    def notice(self, text):
+        self.notices.append(text)
+
+    def update(self, status):
+        self.statuses.append(status)
+
+
+class Stage:
+    """One supervisor over scripts, run in a thread (or in the test's own, to receive signals)."""
+
+    def __init__(self, tmp_path, scripts):
+        self.run_dir = RunDir.create(tmp_path / "run", {})
+        self.observer, self.notes = FakeObserver(), Notes()
+        kinds = {"buffer": "buffer", "learner": "learner", "evaluator": "evaluator"}
+        plans = [RolePlan(name, kinds.get(name, "actor")) for name in scripts]
+        self.supervisor = Supervisor(
+            plans,
+            self.run_dir,
+            CONFIG,
+            command=lambda plan, again: [sys.executable, "-S", "-c", textwrap.dedent(scripts[plan.name])],
+            threads=lambda kind: 1,
+            observe=lambda endpoint: self.observer,
+            watcher=self.notes,
+        )
+        self.thread = threading.Thread(target=self.supervisor.run)
+
+    def start(self):
+        self.thread.start()
+        wait_for(lambda: all("up" in self.log(name) for name in self.supervisor._plans))
+        self.run_dir.write_endpoint("tcp://127.0.0.1:1")
+
+    def log(self, name):
+        path = self.run_dir.log(name)
+        return path.read_text() if path.exists() else ""
+
+    def pids(self):
+        return {name: child.pid for name, child in self.supervisor._children.items()}
+
+    def join(self, timeout=20):
+        self.thread.join(timeout)
+        assert not self.thread.is_alive()
+        assert not [p for p in self.pids().values() if psutil.pid_exists(p)]
+
+
+def wait_for(condition, timeout=20):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def stage(tmp_path):
+    made = []
+
+    def make(**scripts):
+        made.append(Stage(tmp_path, {name.replace("_", "-"): text for name, text in scripts.items()}))
+        return made[-1]
+
+    yield make
+    for s in made:
+        s.supervisor._kill_all()
+
+
+def test_a_killed_role_is_started_again_and_the_run_ends_when_the_job_is_done(stage):
+    s = stage(buffer=LOYAL, learner=LOYAL, actor_0=LOYAL, actor_1=LOYAL, evaluator=LOYAL)
+    s.start()
+    first = s.pids()
+    os.kill(first["actor-0"], signal.SIGKILL)
+    wait_for(lambda: s.pids()["actor-0"] != first["actor-0"])
+    assert {n: p for n, p in s.pids().items() if n != "actor-0"} == {n: p for n, p in first.items() if n != "actor-0"}
+    wait_for(lambda: s.log("actor-0").count("up") == 2)
+    s.observer.phase = DONE
+    s.join()
+    assert s.supervisor.decisions.outcome == DONE
+    assert s.supervisor.status == {"phase": DONE}
+    assert s.observer.closed
+    assert not s.run_dir.endpoint.exists()
+    asked = {name: float(s.log(name).split()[-1]) for name in s.pids()}
+    assert max(asked["actor-0"], asked["actor-1"], asked["evaluator"]) < asked["learner"] < asked["buffer"]
+    assert "actor-0 died (signal 9)" in s.notes.notices[0]
+
+
+def test_a_role_that_does_not_end_is_killed_in_its_time(stage):
+    s = stage(buffer=LOYAL, learner=STUBBORN, actor_0=STUBBORN)
+    s.start()
+    begun = time.monotonic()
+    s.supervisor._asked = 1
+    s.join()
+    assert time.monotonic() - begun < CONFIG.stop_s + 1
+    assert s.supervisor.decisions.outcome == INTERRUPTED
+    assert "asked at" in s.log("buffer")
+
+
+def test_asked_twice_everything_is_gone_at_once(stage):
+    s = stage(buffer=STUBBORN, learner=STUBBORN, actor_0=STUBBORN)
+    s.start()
+    s.supervisor._asked = 2
+    begun = time.monotonic()
+    s.join()
+    assert time.monotonic() - begun < 2.0
+
+
+def test_signals_count_as_requests_and_old_handlers_come_back(stage):
+    s = stage(buffer=LOYAL, learner=LOYAL, actor_0=LOYAL)
+    before = signal.getsignal(signal.SIGINT)
+    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    decisions = s.supervisor.run()
+    timer.join()
+    assert decisions.outcome == INTERRUPTED
+    assert not decisions.hurried
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "once more ends at once" in s.notes.notices[0]
+
+
+def test_a_role_that_cannot_go_on_ends_the_run_with_its_one_line(stage):
+    s = stage(buffer=LOYAL, learner=LOYAL, actor_0=BROKEN, actor_1=BROKEN.replace("actor-0", "actor-1"))
+    s.thread.start()
+    s.join()
+    assert s.supervisor.decisions.outcome == FAILED
+    assert s.supervisor.last_words() == [("actor-0", ["env.id: no such env"])]
+
+
+def test_a_role_that_keeps_dying_ends_the_run_with_its_last_lines(stage):
+    s = stage(buffer=LOYAL, learner=CRASHING, actor_0=LOYAL)
+    s.thread.start()
+    s.join()
+    assert "supervisor.restarts 2" in s.supervisor.decisions.reason
+    [(name, lines)] = s.supervisor.last_words()
+    assert (name, lines) == ("learner", [f"line {n}" for n in range(25, 40)])
+
+
+def test_what_a_dead_role_left_in_its_group_is_killed(tmp_path):
+    script = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True)"
+    log = tmp_path / "log"
+    child = Child("parent", [sys.executable, "-S", "-c", script], log, role_environment(None))
+    wait_for(lambda: child.poll() is not None)
+    wait_for(lambda: _gone(int(log.read_text())))
+
+
+SUPERVISED = """
+import subprocess, sys
+from headrace.launch.children import role_environment
+for code in sys.argv[1:]:
+    p = subprocess.Popen([sys.executable, "-c", code], env=role_environment(1), start_new_session=True)
+    print(p.pid, flush=True)
+sys.stdin.read()
+"""
+FOLLOWER = "import time; from headrace.launch.leash import follow_parent; follow_parent(grace_s=0.2); print('up'); time.sleep(600)"
+
+
+def test_no_role_outlives_a_killed_supervisor():
+    """One role ends at the kernel's SIGTERM; one ignores it and is killed by its leash."""
+    deaf = FOLLOWER.replace("time.sleep", "import signal; signal.signal(15, signal.SIG_IGN); time.sleep")
+    with subprocess.Popen([sys.executable, "-c", SUPERVISED, FOLLOWER, deaf], stdin=-1, stdout=-1, text=True) as parent:
+        pids = [int(parent.stdout.readline()) for _ in range(2)]
+        time.sleep(1.5)  # until both have tied themselves to their parent
+        parent.kill()
+    wait_for(lambda: all(_gone(pid) for pid in pids))
+
+
+def _gone(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
