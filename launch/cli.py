@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headrace
-from headrace.common.errors import ConfigError, HeadraceError
+from headrace.common.errors import HeadraceError
 from headrace.launch.children import thread_variables
 
 INTERRUPTED = 130
@@ -89,7 +89,8 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
-    parser = _Parser(prog="headrace", description="Asynchronous actor-learner SAC. `headrace COMMAND --help` tells more.", allow_abbrev=False)
+    about = "Asynchronous actor-learner SAC. `headrace COMMAND --help` tells more."
+    parser = _Parser(prog="headrace", description=about, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"headrace {headrace.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     _add_train(commands)
@@ -111,15 +112,20 @@ def _add(
 def _add_train(commands: Any) -> None:
     train = _add(commands, "train", _train, "Start all roles of one run on this host and supervise them to its end.", keys=True)
     train.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
-    train.add_argument("--seeds", metavar="A..B|A,B,C", help="one run after the other for each seed, e.g. 0..4; finished ones are skipped")
+    train.add_argument("--seeds", metavar="A..B|A,B,C", help="one run for each seed, e.g. 0..4; finished ones are skipped")
     train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this directory (path)")
-    train.add_argument("--init-from", type=Path, metavar="POLICY", help="begin with the policy of a checkpoint, run or .hrw file (path)")
+    train.add_argument(
+        "--init-from", type=Path, metavar="POLICY", help="begin with this checkpoint's, run's or .hrw file's policy (path)"
+    )
     train.add_argument("--mode", choices=("async", "sync"), help="short for --run.mode")
 
 
 def _add_roles(commands: Any) -> None:
     target = {"type": Path, "metavar": "CONFIG|RUN", "help": "YAML file or run directory (path)"}
-    connect = {"metavar": "ENDPOINT", "help": "where the buffer listens, tcp://HOST:PORT; without it the run directory or the config says it"}
+    connect = {
+        "metavar": "ENDPOINT",
+        "help": "where the buffer listens, tcp://HOST:PORT; default: as the run or config says",
+    }
     buffer = _add(commands, "buffer", _buffer, "Run the buffer of a run: the pool, pacing, and the newest weights.", keys=True)
     buffer.add_argument("target", **target)
     buffer.add_argument("--bind", metavar="ENDPOINT", help="where to listen, tcp://HOST:PORT; without it network.endpoint")
@@ -127,7 +133,7 @@ def _add_roles(commands: Any) -> None:
     learner.add_argument("target", **target)
     learner.add_argument("--connect", **connect)
     learner.add_argument("--id", default="learner", help="name of this learner (text)")
-    learner.add_argument("--init-from", type=Path, metavar="POLICY", help="begin with this policy if there is no checkpoint (path)")
+    learner.add_argument("--init-from", type=Path, metavar="POLICY", help="begin with it if there is no checkpoint (path)")
     actor = _add(commands, "actor", _actor, "Run one actor of a run, or with --evaluate its evaluator.", keys=True)
     actor.add_argument("target", **target)
     actor.add_argument("--connect", **connect)
@@ -137,16 +143,18 @@ def _add_roles(commands: Any) -> None:
 
 def _add_tools(commands: Any) -> None:
     play = _add(commands, "eval", _eval, "Play a policy: return, length and success with 95 % intervals.")
-    play.add_argument("target", type=Path, metavar="CHECKPOINT|RUN", help="checkpoint directory, run directory or .hrw file (path)")
-    play.add_argument("--episodes", type=int, metavar="N", help="episodes to play (count); default: eval.final_episodes of the run")
+    play.add_argument("target", type=Path, metavar="CHECKPOINT|RUN", help="checkpoint, run or .hrw file (path)")
+    play.add_argument("--episodes", type=int, metavar="N", help="episodes to play (count); default: eval.final_episodes")
     play.add_argument("--seed", type=int, default=0, help="seed of the episodes (int)")
     play.add_argument("--video", type=Path, metavar="FILE.mp4", help="record the first episode where the env renders (path)")
-    play.add_argument("--config", type=Path, help="config with the env, for a policy that lies outside a run directory (path)")
+    play.add_argument("--config", type=Path, help="config with the env, for a policy outside a run directory (path)")
     plot = _add(commands, "plot", _plot, "Overlay the learning curves of runs, with the mean and its 95 % bootstrap interval.")
-    plot.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories, or directories that hold runs (paths)")
+    plot.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="runs, or directories that hold runs (paths)")
     plot.add_argument("--out", type=Path, default=Path("curves.png"), help="picture to write (path)")
     status = _add(commands, "status", _status, "Show a running run: live, once, or as one JSON object.")
-    status.add_argument("target", nargs="?", metavar="RUN|ENDPOINT", help="run directory or tcp://HOST:PORT; default: the newest in runs/")
+    status.add_argument(
+        "target", nargs="?", metavar="RUN|ENDPOINT", help="run directory or tcp://HOST:PORT; default: newest in runs/"
+    )
     status.add_argument("--json", action="store_true", help="print one JSON object and exit")
     status.add_argument("--once", action="store_true", help="print once and exit")
     status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")

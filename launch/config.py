@@ -32,9 +32,11 @@ class RunOptions:
     name: str = option("", help="name of the run directory; empty: made of the env's id and the time")
     dir: str = option("runs", help="directory that holds run directories")
     mode: str = option(
-        "async", help="async: roles in processes of their own; sync: one process, bit-identical under a seed", choices=("async", "sync")
+        "async",
+        help="async: a process for each role; sync: one process, bit-identical under a seed",
+        choices=("async", "sync"),
     )
-    pool_dir: str = option("", help="directory for the pool; empty: in the run directory; /dev/shm is faster, copied back at the end")
+    pool_dir: str = option("", help="directory for the pool, such as /dev/shm; empty: in the run directory")
     curve_s: float = option(
         15.0, help="time between two drawings of the learning curve; 0 draws it at the end only", unit="s", low=0, resume=True
     )
@@ -45,11 +47,15 @@ class EvalConfig:
     """How the policy is judged: deterministic actions in an environment of its own."""
 
     every: int = option(
-        1000, help="env steps between two evaluations during the run; 0 starts no evaluator", unit="env steps", low=0, resume=True
+        1000,
+        help="env steps between two evaluations; 0 starts no evaluator",
+        unit="env steps",
+        low=0,
+        resume=True,
     )
-    episodes: int = option(5, help="episodes of one evaluation during the run", unit="episodes", low=1, high=10_000, resume=True)
+    episodes: int = option(5, help="episodes of one of these evaluations", unit="episodes", low=1, high=10_000, resume=True)
     final_episodes: int = option(
-        20, help="episodes of the evaluation at the end; 0 leaves it out", unit="episodes", low=0, high=10_000, resume=True
+        20, help="episodes of the last evaluation; 0 leaves it out", unit="episodes", low=0, high=10_000, resume=True
     )
 
 
@@ -87,7 +93,7 @@ class RunConfig:
             raise _impossible("env.lanes", self.env.lanes, "above", "pacing.lead_steps", self.pacing.lead_steps)
         if self.run.mode == "sync" and self.actor.count > 1:
             raise ConfigError(
-                f"actor.count: {self.actor.count} with run.mode sync, which runs one actor in its only process; nearest valid: 1"
+                f"actor.count: {self.actor.count} with run.mode sync, which runs one actor in its process; nearest valid: 1"
                 " (env.lanes gives it more episodes at a time)"
             )
 
@@ -171,8 +177,6 @@ class _Loader(yaml.SafeLoader):
 
 def _parse(text: str, where: str) -> Any:
     try:
-        return yaml.load(text, _Loader)  # noqa: S506  # a SafeLoader
+        return yaml.load(text, _Loader)  # a SafeLoader
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from error
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -72,10 +73,8 @@ def cpu_model() -> str:
 def memory_limit() -> int:
     """Bytes of memory that this process may use: the machine's, cut by the cgroup's limit; 0 when unknown."""
     total = 0
-    try:
+    with contextlib.suppress(ValueError, OSError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        pass
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             word = Path(name).read_text().strip()

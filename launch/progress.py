@@ -82,7 +82,9 @@ def table(status: Status, title: str) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    head = Table(box=box.SIMPLE_HEAD, title=Text(f"{title}   {status.get('phase', UNKNOWN)}", style="bold"), title_justify="left")
+    head = Table(
+        box=box.SIMPLE_HEAD, title=Text(f"{title}   {status.get('phase', UNKNOWN)}", style="bold"), title_justify="left"
+    )
     head.add_column("run", style="cyan", no_wrap=True)
     head.add_column(str(status.get("run", "")))
     for label, text in facts(status):
@@ -156,7 +158,9 @@ def _evaluation(status: Status) -> str:
         return UNKNOWN
     last = evaluations[-1]
     spread = _number(last.get("return_std"))
-    return f"{_number(last.get('return_mean'))} ± {spread} over {last.get('episodes', 0)} episodes at {last.get('env_steps', 0):,}"
+    return (
+        f"{_number(last.get('return_mean'))} ± {spread} over {last.get('episodes', 0)} episodes at {last.get('env_steps', 0):,}"
+    )
 
 
 def _number(value: float | None) -> str:

@@ -43,7 +43,8 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
 
 def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id: str, init_from: Path | None) -> int:
     """Train; an existing checkpoint of the run directory is continued."""
-    from headrace.learner.loop import LearnerSettings, run as learn
+    from headrace.learner.loop import LearnerSettings
+    from headrace.learner.loop import run as learn
 
     endpoint = connect or run.wait_endpoint(config.network.connect_s)
     return learn(
@@ -55,7 +56,8 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
 
 def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_id: str) -> int:
     """Act in the environment and hand over what happens."""
-    from headrace.actor.loop import ActorSettings, run as act
+    from headrace.actor.loop import ActorSettings
+    from headrace.actor.loop import run as act
 
     endpoint = connect or find_endpoint(config, run)
     return act(ActorSettings(endpoint, actor_id, config.env, config.window, config.actor, config.network, config.seed))
@@ -63,7 +65,8 @@ def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_
 
 def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, evaluator_id: str) -> int:
     """Judge the newest policy from time to time."""
-    from headrace.actor.evaluator import EvaluatorSettings, run_evaluator as judge
+    from headrace.actor.evaluator import EvaluatorSettings
+    from headrace.actor.evaluator import run_evaluator as judge
 
     if config.eval.every == 0:
         raise ConfigError("eval.every: 0 means no evaluation during the run; an evaluator needs at least 1")

@@ -44,9 +44,7 @@ class RunDir:
         """
         run = cls(path)
         if run.config.exists():
-            raise ConfigError(
-                f"run.name: {path} holds a run already; continue it with `headrace train --resume {path}` or choose another name"
-            )
+            raise ConfigError(f"run.name: {path} holds a run already; continue it with --resume {path} or choose another name")
         try:
             run.logs.mkdir(parents=True, exist_ok=True)
             write_whole(run.identity, uuid.uuid4().hex[:12] + "\n")

@@ -39,7 +39,7 @@ def move_tree(source: Path, target: Path, tell: Tell) -> None:
         for size in _copy(file, copy):
             done += size
             percent = 100 * done // max(1, total)
-            if percent >= shown + 10:
+            if percent >= shown + 10 or done == total:
                 shown = percent
                 tell(f"copying the pool to {target}: {percent} % of {total / (1 << 20):.0f} MiB")
     shutil.rmtree(target, ignore_errors=True)

@@ -20,7 +20,7 @@ def train_command(
     """Run what the command line asks for; 0 when every run did its job. The last line printed is the result's path."""
     if resume_run is not None:
         if config is not None or seeds is not None or init_from is not None:
-            raise ConfigError("--resume takes its config, seed and policy from the run; give it alone, with --key value to change")
+            raise ConfigError("--resume takes config, seed and policy from the run; give it alone, or with --key value")
         print_result(resume(resume_run, overrides))
         return 0
     if config is None:

@@ -50,7 +50,19 @@ def wheel(tmp_path_factory):
             target.symlink_to(source.readlink())
         elif source.is_file():
             target.write_bytes(source.read_bytes())
-    words = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q", "-w", str(out), str(copy)]
+    words = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "-q",
+        "-w",
+        str(out),
+        str(copy),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return next(out.glob("*.whl"))
@@ -93,7 +105,7 @@ try:
     main(["train", "--help"])
 except SystemExit as end:
     print("code", end.code)
-print([name for name in ("torch", "gymnasium", "matplotlib", "numpy", "zmq") if name in sys.modules])
+print([name for name in ("torch", "gymnasium", "matplotlib", "rich") if name in sys.modules])
 """
     out = python(code)
     assert "--learner.batch_size" in out
@@ -110,13 +122,19 @@ def ros(tmp_path):
     return tmp_path / "ros"
 
 
-LAUNCH = "import launch, launch.actions, headrace.launch.supervision as ours; print(launch.WHO, launch.actions.WHO, ours.__name__)"
+LAUNCH = (
+    "import launch, launch.actions, headrace.launch.supervision as ours; print(launch.WHO, launch.actions.WHO, ours.__name__)"
+)
 EXPECTED = "ros ros actions headrace.launch.supervision"
 
 
 @pytest.mark.parametrize("order", ["ros first", "ours first", "repository root first"])
 def test_a_package_named_launch_stays_itself_and_so_do_we(ros, order):
-    path = {"ros first": [ros, ROOT / "src"], "ours first": [ROOT / "src", ros], "repository root first": [ROOT, ros, ROOT / "src"]}
+    path = {
+        "ros first": [ros, ROOT / "src"],
+        "ours first": [ROOT / "src", ros],
+        "repository root first": [ROOT, ros, ROOT / "src"],
+    }
     assert python(LAUNCH, path=path[order]) == EXPECTED
 
 

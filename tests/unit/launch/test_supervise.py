@@ -202,7 +202,9 @@ for code in sys.argv[1:]:
     print(p.pid, flush=True)
 sys.stdin.read()
 """
-FOLLOWER = "import time; from headrace.launch.leash import follow_parent; follow_parent(grace_s=0.2); print('up'); time.sleep(600)"
+FOLLOWER = (
+    "import time; from headrace.launch.leash import follow_parent; follow_parent(grace_s=0.2); print('up'); time.sleep(600)"
+)
 
 
 def test_no_role_outlives_a_killed_supervisor():

@@ -1,0 +1,139 @@
+"""``headrace doctor``: one verdict and one piece of advice a line, on this machine and on whether a run fits here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.buffer import space
+from headrace.buffer.ring import geometry
+from headrace.common.errors import ConfigError, EnvError, HeadraceError, NoSpace, SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.launch.config import RunConfig, make_config, read_config
+from headrace.launch.machine import GIB, THREAD_VARIABLES, cores, cpu_model, gpu, memory_limit, version_of
+
+GOOD, WARN, BAD = "ok", "look", "bad"
+BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
+TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "rich", "psutil")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, the verdict, what was seen, and what to do about it."""
+
+    what: str
+    verdict: str
+    seen: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        advice = f"; {self.advice}" if self.advice else ""
+        return f"{self.verdict:<5} {self.what:<18} {self.seen}{advice}"
+
+
+def doctor(config: Path | None, overrides: Sequence[str]) -> int:
+    """Print every finding; 1 when one of them would keep a run from working."""
+    worst = GOOD
+    for finding in findings(config, overrides):
+        print(finding)
+        worst = BAD if BAD in (worst, finding.verdict) else worst
+    return 1 if worst == BAD else 0
+
+
+def findings(config: Path | None, overrides: Sequence[str]) -> Iterator[Finding]:
+    """Everything that is looked at, the machine first."""
+    yield from _installation()
+    yield from _machine()
+    if config is None:
+        return
+    try:
+        options = make_config(read_config(config), overrides)
+    except ConfigError as error:
+        yield Finding("config", BAD, str(error))
+        return
+    yield Finding("config", GOOD, str(config))
+    yield _processes(options)
+    spec, finding = _environment(options)
+    yield finding
+    if spec is not None:
+        yield from _room(options, spec)
+    yield _port(options)
+
+
+def _installation() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("python", GOOD, version)
+    for name in (*BASE, *TRAINING):
+        installed = version_of(name)
+        if installed != "-":
+            yield Finding(name, GOOD, installed)
+        elif name in BASE:
+            yield Finding(name, BAD, "not installed", "pip install headrace")
+        else:
+            yield Finding(name, WARN, "not installed", "a robot does not need it; training does: pip install 'headrace[train]'")
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("processor", GOOD, f"{cpu_model()}, {cores()} cores, {memory_limit() / GIB:.1f} GiB of memory")
+    yield Finding("gpu", GOOD, gpu())
+    names = [f"{n}={os.environ[n]}" for n in THREAD_VARIABLES if n in os.environ]
+    if names:
+        yield Finding("threads", WARN, " ".join(names), "these bind the learner too; unset them unless that is meant")
+    else:
+        yield Finding("threads", GOOD, "not bound; actors, buffer and evaluator are started with one each")
+    for name, directory in (("disk", Path.cwd()), ("/dev/shm", Path("/dev/shm"))):
+        if directory.is_dir():
+            yield Finding(name, GOOD, f"{space.disk_room(directory).free / GIB:.1f} GiB free in {directory}")
+
+
+def _processes(config: RunConfig) -> Finding:
+    count = config.actor.count + 2 + bool(config.eval.every)
+    seen = f"{count} processes ({config.actor.count} actors) on {cores()} cores"
+    # The learner wants a core of its own; buffer and evaluator are mostly idle.
+    if config.actor.count > max(1, 2 * (cores() - 1)):
+        return Finding("processes", WARN, seen, f"actors will wait for each other; try --actor.count {max(1, cores() - 1)}")
+    return Finding("processes", GOOD, seen)
+
+
+def _environment(config: RunConfig) -> tuple[TransitionSpec | None, Finding]:
+    from headrace.actor.envs import make_spec
+
+    try:
+        spec = make_spec(config.env, config.window)
+    except (EnvError, SpecError, ConfigError, ImportError) as error:
+        return None, Finding("env", BAD, " ".join(str(error).split()))
+    obs = ", ".join(f"{o.key} {o.shape} {o.dtype}" for o in spec.obs)
+    return spec, Finding("env", GOOD, f"{config.env.id}: obs {obs}; action {spec.action.shape}")
+
+
+def _room(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
+    sizes = geometry(spec, config.pool)
+    needed = sizes.row_slots * (spec.row_dtype.itemsize + 1) + sizes.frame_slots * spec.frame_nbytes
+    place = Path(config.run.pool_dir or config.run.dir).expanduser()
+    existing = next(p for p in [place, *place.absolute().parents] if p.is_dir())
+    try:
+        space.require(needed, existing)
+    except NoSpace as error:
+        yield Finding("pool", BAD, str(error))
+        return
+    yield Finding("pool", GOOD, f"needs {needed / GIB:.2f} GiB in {existing}")
+    if not os.access(existing, os.W_OK):
+        yield Finding("pool", BAD, f"{existing} cannot be written", "choose another run.dir or run.pool_dir")
+
+
+def _port(config: RunConfig) -> Finding:
+    import zmq
+
+    from headrace.common.wire import sockets
+
+    context = zmq.Context()
+    try:
+        sockets.router(context, config.network).close(0)
+    except HeadraceError as error:
+        return Finding("endpoint", BAD, str(error))
+    finally:
+        context.term()
+    return Finding("endpoint", GOOD, config.network.endpoint)

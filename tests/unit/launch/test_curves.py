@@ -1,0 +1,79 @@
+"""Learning curves: read from metrics, averaged with an interval, drawn whole."""
+
+import json
+
+import numpy as np
+import pytest
+
+from headrace.common.errors import ConfigError
+from headrace.launch.curves import band, draw_groups, draw_run, find_groups, read_curve
+from headrace.launch.rundir import RunDir
+
+
+def write_metrics(run, offset=0.0, evaluations=True):
+    lines = []
+    for step in range(0, 1000, 100):
+        record = {"run/env_steps": step, "run/return_mean": step + offset if step else None}
+        if evaluations and step >= 400:
+            record["run/evaluation"] = {"env_steps": step // 400 * 400, "return_mean": step // 400 * 400 + offset}
+        lines.append(json.dumps(record))
+    run.metrics.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(name, **options):
+        run = RunDir.create(tmp_path / name, {})
+        write_metrics(run, **options)
+        return run
+
+    return make
+
+
+def test_a_curve_holds_each_point_once(make_run):
+    curve = read_curve(make_run("a").metrics)
+    assert curve.training[:, 0].tolist() == list(range(100, 1000, 100))
+    assert curve.evaluation.tolist() == [[400, 400], [800, 800]]
+    assert curve.best_known is curve.evaluation
+
+
+def test_without_evaluations_the_training_returns_are_drawn(make_run, tmp_path):
+    curve = read_curve(make_run("a", evaluations=False).metrics)
+    assert curve.evaluation.shape == (0, 2)
+    assert curve.best_known is curve.training
+    assert read_curve(tmp_path / "none").training.shape == (0, 2)
+
+
+def test_a_band_is_the_mean_over_the_shared_steps():
+    one, two = np.array([[0.0, 0], [100, 100]]), np.array([[50.0, 60], [150, 160]])
+    steps, mean, low, high = band([one, two])
+    assert (steps[0], steps[-1]) == (50, 100)
+    np.testing.assert_allclose(mean, steps + 5)
+    assert (low <= mean).all()
+    assert (mean <= high).all()
+    np.testing.assert_allclose(high - low, 10.0)
+
+
+def test_pictures_are_written_whole(make_run, tmp_path):
+    run = make_run("a")
+    assert draw_run(run, "a")
+    assert run.curve.read_bytes()[:4] == b"\x89PNG"
+    assert not [p for p in run.path.iterdir() if ".part" in p.name]
+    assert not draw_run(RunDir.create(tmp_path / "empty", {}), "empty")
+
+
+def test_runs_are_grouped_by_their_directory(make_run, tmp_path):
+    for name in ("sac/seed-0", "sac/seed-1", "other"):
+        make_run(name)
+    groups = find_groups([tmp_path / "sac", tmp_path / "other"])
+    assert {label: [p.name for p in places] for label, places in groups.items()} == {"sac": ["seed-0", "seed-1"], "": ["other"]}
+    draw_groups(groups, tmp_path / "all.png")
+    assert (tmp_path / "all.png").stat().st_size > 1000
+
+
+def test_nothing_to_draw_is_said(tmp_path):
+    RunDir.create(tmp_path / "runs" / "empty", {})
+    with pytest.raises(ConfigError, match="nothing to draw yet"):
+        draw_groups(find_groups([tmp_path / "runs"]), tmp_path / "x.png")
+    with pytest.raises(ConfigError, match="neither a run directory"):
+        find_groups([tmp_path])

@@ -1,0 +1,121 @@
+"""What people see of a status: numbers in words, one line, a table, and nothing invented where nothing is known."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from headrace.common.clock import ManualClock
+from headrace.launch.progress import LINE_EVERY_S, Progress, duration, eta_s, facts, line, table
+
+STATUS = {
+    "run": "run-1",
+    "phase": "training",
+    "uptime_s": 42.4,
+    "env_steps": 4200,
+    "env_steps_goal": 10000,
+    "updates": 3200,
+    "updates_owed": 3200,
+    "rates": {"env_steps_s": 100.0, "updates_s": 99.0},
+    "achieved_ratio": 1.0,
+    "target_ratio": 1.0,
+    "return_mean": -812.34,
+    "policy_lag_updates": 12,
+    "policy_age_s": 0.13,
+    "pool": {"rows": 4200, "capacity": 100000},
+    "actors": [{"id": "actor-0", "host": "h", "pid": 7, "rate": 50.0, "executed": 2100, "lag_updates": 12, "age_s": 0.1}],
+    "evaluators": [],
+    "evaluations": [{"return_mean": -165.0, "return_std": 20.0, "episodes": 5, "env_steps": 4000}],
+    "waiting": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (61.4, "1:01"), (3725, "1:02:05"), (None, "-"), (float("inf"), "-"), (-3, "0:00")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, 58.0),
+        ({"env_steps_goal": 0}, None),
+        ({"rates": {"env_steps_s": 0.0, "updates_s": 0.0}}, None),
+        ({"env_steps": 10000, "updates": 9000, "updates_owed": 9990}, 10.0),
+        ({"env_steps": 10000, "updates": 9990, "updates_owed": 9990}, 0.0),
+    ],
+)
+def test_the_eta_follows_what_is_left(change, expected):
+    assert eta_s({**STATUS, **change}) == expected
+
+
+def test_facts_say_every_number_that_was_asked_for():
+    said = dict(facts(STATUS))
+    assert said["env steps"] == "4,200 of 10,000   100.0/s"
+    assert said["updates"] == "3,200   99.0/s"
+    assert said["updates per env step"] == "1.000   target 1"
+    assert said["pool"] == "4,200 rows (4% of 100,000)"
+    assert said["return, training"] == "-812.3"
+    assert said["return, evaluation"] == "-165.0 ± 20.0 over 5 episodes at 4,000"
+    assert said["policy age"] == "12 updates, 0.1 s"
+    assert said["time, ETA"] == "0:42, 0:58"
+
+
+def test_a_status_that_knows_nothing_yet_is_shown_too():
+    empty = {"phase": "waiting", "pool": {}, "return_mean": None, "evaluations": [], "waiting": ["no actor is connected"]}
+    assert dict(facts(empty))["return, evaluation"] == "-"
+    assert ("waiting", "no actor is connected") in facts(empty)
+    assert "waiting: no actor is connected" in line(empty)
+
+
+def test_the_line_names_the_same_numbers():
+    text = line(STATUS)
+    for part in ("4200/10000 (100/s)", "3200 (99/s)", "ratio 1.000", "-812.3 (eval -165.0)", "12 updates 0.1 s", "ETA 0:58"):
+        assert part in text
+
+
+def rendered(what):
+    out = io.StringIO()
+    Console(file=out, width=120).print(what)
+    return out.getvalue()
+
+
+def test_the_table_lists_actors_and_bounds_them():
+    text = rendered(table(STATUS, "run-1"))
+    assert "actor-0" in text
+    assert "training" in text
+    many = [{**STATUS["actors"][0], "id": f"actor-{n}"} for n in range(40)]
+    text = rendered(table({**STATUS, "actors": many}, "run-1"))
+    assert "actor-15" in text
+    assert "actor-16" not in text
+    assert "24 more" in text
+
+
+def test_names_from_the_wire_are_text_and_not_markup():
+    evil = [{**STATUS["actors"][0], "id": "[red]x[/red]"}]
+    assert "[red]x[/red]" in rendered(table({**STATUS, "actors": evil}, "[bold]t"))
+
+
+def test_without_a_terminal_there_is_a_line_every_few_seconds():
+    out, clock = io.StringIO(), ManualClock(100.0)
+    progress = Progress(Console(file=out, force_terminal=False), "run-1", clock)
+    for _ in range(int(3 * LINE_EVERY_S)):
+        progress.update(STATUS)
+        clock.advance(1.0)
+    progress.notice("actor-0 died [signal 9]")
+    progress.close()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 4
+    assert lines[-1] == "actor-0 died [signal 9]"
+
+
+def test_on_a_terminal_the_table_stays_in_place():
+    out = io.StringIO()
+    progress = Progress(Console(file=out, force_terminal=True, width=100), "run-1", ManualClock())
+    progress.update(STATUS)
+    progress.update({**STATUS, "env_steps": 4300})
+    progress.close()
+    assert "\x1b[" in out.getvalue()
+    assert "4,300" in out.getvalue()
