@@ -170,9 +170,7 @@ def _play(
                 if progress is not None:
                     progress(done, episodes)
             elif lengths[episode] >= MAX_EPISODE_STEPS:
-                raise EnvError(
-                    f"evaluation: episode {episode} did not end in {MAX_EPISODE_STEPS} steps; set env.max_episode_steps"
-                )
+                raise EnvError(f"evaluation: episode {episode} runs for {MAX_EPISODE_STEPS} steps; set env.max_episode_steps")
         obs, playing = stack.push(step.obs, step.episode), step.episode
     known = bool((outcomes != OUTCOME_UNKNOWN).any())
     return EvalResult(returns, lengths, outcomes == OUTCOME_SUCCESS if known else None)

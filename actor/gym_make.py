@@ -8,7 +8,7 @@ import importlib
 import logging
 import warnings
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.vector import VectorEnv
@@ -31,13 +31,14 @@ def make_env(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
         EnvError: one line that names the id and the reason, with the nearest ids when it is unknown.
     """
     try:
-        env = _create(config)
-        if isinstance(env, VectorEnv):
-            _refuse_for_vector(config)
+        with _known_warnings(config.id):
+            env = _create(config)
+            if isinstance(env, VectorEnv):
+                _refuse_for_vector(config)
+                return env
+            for wrapper in config.wrappers:
+                env = _wrap(env, wrapper)
             return env
-        for wrapper in config.wrappers:
-            env = _wrap(env, wrapper)
-        return env
     except EnvError:
         raise
     except Exception as error:  # whatever a foreign constructor raises becomes our one line
@@ -85,16 +86,15 @@ def _create(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
             raise EnvError(f"env {name!r} returned a {type(env).__name__}, expected a gymnasium Env or VectorEnv")
         if config.max_episode_steps is not None and isinstance(env, gym.Env):
             return gym.wrappers.TimeLimit(env, config.max_episode_steps)
-        return cast("AnyEnv | AnyVectorEnv", env)
-    with _known_warnings(name):
-        try:
-            # The checker would warn about float64 observations and the like; what matters is refused by our own spec.
-            made: AnyEnv = gym.make(name, config.max_episode_steps, True, **config.kwargs)
-            return made
-        except gym.error.UnregisteredEnv as error:
-            near = difflib.get_close_matches(name, list(gym.registry), n=3, cutoff=0.4)
-            hint = f"nearest: {', '.join(near)}" if near else "write module:factory for an env of your own"
-            raise EnvError(f"env {name!r} is unknown to gymnasium; {hint}") from error
+        return env
+    try:
+        # The checker would warn about float64 observations and the like; what matters is refused by our own spec.
+        made: AnyEnv = gym.make(name, config.max_episode_steps, disable_env_checker=True, **config.kwargs)
+        return made
+    except gym.error.UnregisteredEnv as error:
+        near = difflib.get_close_matches(name, list(gym.registry), n=3, cutoff=0.55)
+        hint = f"nearest: {', '.join(near)}" if near else "write module:factory for an env of your own"
+        raise EnvError(f"env {name!r} is unknown to gymnasium; {hint}") from error
 
 
 def _wrap(env: AnyEnv, wrapper: str | WrapperConfig) -> AnyEnv:
@@ -123,29 +123,36 @@ def _refuse_for_vector(config: EnvConfig) -> None:
 
 @contextlib.contextmanager
 def _known_warnings(env_id: str) -> Iterator[None]:
-    """Leave out two warnings that tell a user nothing he can act on; all others pass.
+    """Leave out three warnings that tell a user nothing he can act on; all others pass.
 
-    gymnasium calls the -v4 MuJoCo tasks out of date, but published results that we compare with are on -v4. MuJoCo 4
-    deprecates the ``settotalmass`` attribute in gymnasium's own model files, prints that on each make, and writes
+    gymnasium calls the -v4 MuJoCo tasks out of date, but published results that we compare with are on -v4. Its
+    RescaleAction warns about bounds that are not float32, which no config file can write. MuJoCo 4 deprecates the
+    ``settotalmass`` attribute in gymnasium's own model files, prints that on each make, and writes
     ``MUJOCO_LOG.TXT`` into the working directory.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _mujoco_handler(env_id):
         warnings.filterwarnings("ignore", r".*The environment \S+-v4 is out of date", DeprecationWarning)
-        spec = gym.registry.get(env_id)
-        if spec is None or "mujoco" not in str(spec.entry_point):
-            yield
-            return
-        try:
-            import mujoco
-        except ImportError:  # gymnasium's own message then says what to install
-            yield
-            return
-        before = mujoco.get_mju_user_warning()
-        mujoco.set_mju_user_warning(_mujoco_warning)
-        try:
-            yield
-        finally:
-            mujoco.set_mju_user_warning(before)
+        warnings.filterwarnings("ignore", r".*Box (low|high)'s precision lowered by casting to float32", UserWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _mujoco_handler(env_id: str) -> Iterator[None]:
+    spec = gym.registry.get(env_id)
+    if spec is None or "mujoco" not in str(spec.entry_point):
+        yield
+        return
+    try:
+        import mujoco
+    except ImportError:  # gymnasium's own message then says what to install
+        yield
+        return
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(_mujoco_warning)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _mujoco_warning(text: str) -> None:

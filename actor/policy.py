@@ -45,14 +45,20 @@ class Policy(Protocol):
 
 
 class Box:
-    """The action box in float32, rounded inwards, so that no rounding leaves the declared bounds."""
+    """The action box in float32, rounded inwards, so that no rounding leaves the declared bounds.
+
+    Raises:
+        SpecError: two bounds with no float32 number between them.
+    """
 
     def __init__(self, action: ActionSpec) -> None:
         low, high = np.asarray(action.low, np.float64), np.asarray(action.high, np.float64)
         low32, high32 = low.astype(np.float32), high.astype(np.float32)
         self.low = np.where(low32 < low, np.nextafter(low32, np.float32(np.inf)), low32)
         self.high = np.where(high32 > high, np.nextafter(high32, np.float32(-np.inf)), high32)
-        self._half = (self.high - self.low) * np.float32(0.5)
+        for i in np.flatnonzero(self.low > self.high)[:1]:
+            raise SpecError(f"spec.action: no float32 number lies in the bounds [{low[i]}, {high[i]}] of dimension {i}")
+        self._half = self.high * np.float32(0.5) - self.low * np.float32(0.5)  # halved first, or wide boxes overflow
 
     def place(self, unit: Array) -> Array:
         """``unit``, ``(..., A)`` in [-1, 1], as actions in env units."""

@@ -1,0 +1,45 @@
+"""Weight sets of small MLP policies with reproducible random tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.policy import MlpLayout
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.weights import Version, WeightSet
+
+
+def small_spec(
+    obs: int = 3, low: tuple[float, ...] = (-2.0, 0.0), high: tuple[float, ...] = (2.0, 5.0), stack: int = 1
+) -> TransitionSpec:
+    """A plain float observation and a box."""
+    return TransitionSpec((ObsSpec("obs", (obs,), "<f4"),), ActionSpec((len(low),), low, high), 1, "steps", stack)
+
+
+def mlp_description(spec: TransitionSpec, **changes: Any) -> dict[str, Any]:
+    """The description that a learner would publish for an MLP over all keys of ``spec``."""
+    base = {
+        "type": "mlp",
+        "keys": [o.key for o in spec.obs if o.role != "critic"],
+        "hidden": [32, 16],
+        "activation": "relu",
+        "stack": spec.stack,
+        "low": list(spec.action.low),
+        "high": list(spec.action.high),
+        "log_std": [-20, 2],
+        "normalise": False,
+    }
+    return {**base, **changes}
+
+
+def mlp_weights(spec: TransitionSpec, seed: int = 0, scale: float = 1.0, step: int = 1, **changes: Any) -> WeightSet:
+    """Random tensors of that MLP, scaled as a usual initialisation times ``scale``."""
+    policy = mlp_description(spec, **changes)
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for name, shape in MlpLayout.of(policy, spec).shapes.items():
+        values = rng.standard_normal(shape, np.float32) * np.float32(scale / np.sqrt(shape[-1] if len(shape) == 2 else 1))
+        tensors[name] = np.abs(values) + np.float32(0.1) if name.startswith("var.") else values
+    return WeightSet(Version("test", 1, step), policy, tensors)

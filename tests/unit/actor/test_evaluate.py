@@ -1,0 +1,105 @@
+"""Evaluation: exactly the asked episodes, with their own seeds, fair to long ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.envs import make_spec
+from headrace.actor.evaluate import EvalResult, bootstrap_interval, evaluate
+from headrace.actor.policy import RandomPolicy
+from headrace.common.errors import EnvError
+from headrace.common.seeds import derive_seed
+
+
+class Centre:
+    """The centre of the box, for any number of lanes."""
+
+    def __init__(self, spec):
+        self._spec = spec
+
+    def act(self, obs, rng, deterministic):
+        assert deterministic
+        return RandomPolicy(self._spec, len(next(iter(obs.values())))).act(obs, rng, True)
+
+
+def run(config, episodes, **kwargs):
+    return evaluate(Centre(make_spec(config, WindowConfig())), config, WindowConfig(), episodes, 5, **kwargs)
+
+
+def scripted(**kwargs):
+    return EnvConfig("helpers.scripted:make", kwargs=kwargs)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step", "disabled"])
+def test_every_episode_once_whatever_its_length(lanes, autoreset):
+    lengths = [1, 9, 2, 5, 1]
+    calls = []
+    config = replace(scripted(lengths=lengths, success=True), lanes=lanes, autoreset=autoreset)
+    result = run(config, 7, progress=lambda done, of: calls.append((done, of)))
+    assert result.lengths.tolist() == [1, 9, 2, 5, 1, 1, 9]
+    assert result.returns.tolist() == [sum(range(n)) for n in result.lengths]
+    assert result.successes.tolist() == [False, True] * 3 + [False]
+    assert calls == [(i, 7) for i in range(1, 8)]
+
+
+def test_seeds_do_not_depend_on_the_lanes():
+    one = run(EnvConfig("Pendulum-v1", max_episode_steps=5), 5)
+    three = run(EnvConfig("Pendulum-v1", max_episode_steps=5, lanes=3), 5)
+    assert (one.returns == three.returns).all()
+    assert one.successes is None
+    assert len(set(one.returns)) == 5
+
+
+def test_episode_seeds(monkeypatch):
+    seeds = []
+    from helpers.seeds import SeedEnv
+
+    reset = SeedEnv.reset
+    monkeypatch.setattr(SeedEnv, "reset", lambda self, **kw: seeds.append(kw["seed"]) or reset(self, **kw))
+    run(EnvConfig("helpers.seeds:make"), 3)
+    assert seeds[:3] == [derive_seed(5, "eval", i) for i in range(3)]
+
+
+def test_a_crash_ends_the_evaluation_by_name():
+    with pytest.raises(EnvError, match="the env crashed in episode 2, which cannot be replaced without bias"):
+        run(scripted(lengths=[2], ends=["truncated", "truncated", "raise"]), 5)
+    with pytest.raises(EnvError, match="at least 1 episode, got 0"):
+        run(scripted(), 0)
+
+
+def test_an_episode_that_never_ends(monkeypatch):
+    monkeypatch.setattr("headrace.actor.evaluate.MAX_EPISODE_STEPS", 50)
+    with pytest.raises(EnvError, match="episode 0 runs for 50 steps; set env.max_episode_steps"):
+        run(scripted(lengths=[1000]), 1)
+
+
+def test_mean_deviation_and_interval():
+    result = EvalResult(np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4, int), None)
+    assert (result.mean, result.std) == (2.5, pytest.approx(1.118034))
+    rng = np.random.default_rng(0)
+    values = rng.normal(10, 2, 400)
+    low, high = bootstrap_interval(values, rng)
+    half = 1.96 * values.std() / 20
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
+    assert bootstrap_interval(np.array([3.0]), rng) == (3.0, 3.0)
+    inner = bootstrap_interval(values, rng, 0.5)
+    assert low < inner[0] < inner[1] < high
+
+
+def test_video_of_the_first_episode(tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    result = run(replace(scripted(lengths=[6, 2]), lanes=2), 3, video_dir=tmp_path / "videos")
+    assert result.video_note == ""
+    assert result.video == tmp_path / "videos" / "episode-0.mp4"
+    assert result.lengths.tolist() == [6, 2, 6]
+    assert ffmpeg.count_frames_and_secs(result.video)[0] == 6
+
+
+def test_no_video_says_why(tmp_path):
+    result = run(EnvConfig("helpers.seeds:make"), 1, video_dir=tmp_path)
+    assert result.video is None
+    assert "no video: env 'helpers.seeds:make' could not be made: TypeError" in result.video_note
+    assert len(result.returns) == 1

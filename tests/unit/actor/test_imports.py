@@ -1,0 +1,31 @@
+"""The robot side imports where torch, gymnasium and uvloop are not installed."""
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+for name in ("torch", "gymnasium", "uvloop", "mujoco", "imageio"):
+    sys.modules[name] = None  # any import of it now raises ImportError
+import headrace.actor, headrace.actor.assembler, headrace.actor.config, headrace.actor.envs, headrace.actor.evaluate
+import headrace.actor.policy, headrace.actor.stacking, headrace.actor.tape
+from headrace.actor.policy import make_policy
+from headrace.common.errors import SpecError
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.weights import Version, WeightSet
+spec = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
+try:
+    make_policy(WeightSet(Version("a", 1, 1), {"type": "torch"}, {}), spec)
+except SpecError as error:
+    print(error)
+print(sorted(m for m in ("torch", "gymnasium", "uvloop", "scipy", "matplotlib") if sys.modules.get(m)))
+"""
+
+
+def test_import_without_the_heavy_packages():
+    command = [sys.executable, "-W", "error", "-c", CODE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "a policy of type 'torch' runs in torch, which this machine lacks" in lines[0]
+    assert lines[-1] == "[]"
