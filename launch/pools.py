@@ -1,0 +1,76 @@
+"""``headrace pool``: sizes of a pool, or its rows one by one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headrace.buffer import manifest
+from headrace.buffer.files import HEADER
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.query import Observer
+from headrace.common.errors import PoolError, PoolLocked
+from headrace.launch.config import make_config, read_config
+from headrace.launch.rundir import RunDir
+
+DEADLINE_S = 5.0
+COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "digest")
+
+
+def find_pool(target: Path) -> Path:
+    """The pool directory that TARGET names: itself, or the pool of a run.
+
+    Raises:
+        PoolError: there is none.
+    """
+    places = [target]
+    if (target / "config.yaml").is_file():
+        run = RunDir(target)
+        places = [run.pool_dir(make_config(read_config(run.config)).run.pool_dir), run.pool]
+    for place in places:
+        if (place / manifest.NAME).is_file():
+            return place
+    raise PoolError(f"{target}: no pool here (looked for {manifest.NAME} in {', '.join(map(str, places))})")
+
+
+def open_pool(place: Path) -> SACReplayPool:
+    """A pool or a snapshot of one, with the sizes that it was made with.
+
+    Raises:
+        PoolLocked: a buffer owns it now.
+        PoolDamaged: a file is not what was written.
+    """
+    body = manifest.read(place) or {}
+    if not (place / HEADER).exists():
+        return SACReplayPool.from_path(place)
+    return SACReplayPool(int(body["config"]["capacity"]), path=place)
+
+
+def dump_pool(target: Path, *, as_json: bool) -> int:
+    """Print every live row, oldest first."""
+    with open_pool(find_pool(target)) as pool:
+        if not as_json:
+            print("\t".join(COLUMNS))
+        for row in pool.dump():
+            print(json.dumps(row) if as_json else "\t".join(str(row[name]) for name in COLUMNS))
+    return 0
+
+
+def show_info(target: Path, *, as_json: bool) -> int:
+    """Print sizes and counters; a pool that is in use is asked for them through its buffer."""
+    try:
+        with open_pool(find_pool(target)) as pool:
+            facts: dict[str, Any] = {**pool.info(), **pool.counters()}
+    except PoolLocked:
+        run = RunDir(target)
+        if not run.endpoint.exists():
+            raise
+        observer = Observer(run.endpoint.read_text().strip())
+        try:
+            status = observer.status(DEADLINE_S)
+        finally:
+            observer.close()
+        facts = {**status["pool"], **status["counters"]}
+    print(json.dumps(facts) if as_json else "\n".join(f"{name:<18}{value}" for name, value in facts.items()))
+    return 0

@@ -1,0 +1,149 @@
+"""The command line: words parted rightly, every option documented, one clear line for what is wrong."""
+
+import argparse
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from headrace.launch import cli
+from headrace.launch.keys import all_keys, keys_text
+
+PENDULUM = {"env": {"id": "Pendulum-v1"}}
+
+
+@pytest.fixture
+def config_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(PENDULUM))
+    return tmp_path / "p.yaml"
+
+
+def fails(capsys, *words):
+    """The one line that the command says on standard error."""
+    code = cli.main(words)
+    out, err = capsys.readouterr()
+    assert code == 1
+    assert out == ""
+    assert err.startswith("headrace: error: ")
+    assert err.count("\n") == 1, err
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("words", "known", "overrides"),
+    [
+        ("train c.yaml --learner.lr 3e-4 --seed 1", "train c.yaml", "--learner.lr 3e-4 --seed 1"),
+        ("train --seed=1 c.yaml", "train c.yaml", "--seed=1"),
+        ("train --learner.lr 3e-4 c.yaml", "train c.yaml", "--learner.lr 3e-4"),
+        ("train --seeds 0..4 c.yaml", "train --seeds 0..4 c.yaml", ""),
+        ("train c.yaml --run.flag --env.kwargs.x -1", "train c.yaml", "--run.flag --env.kwargs.x -1"),
+        ("status tcp://127.0.0.1:5 --json", "status tcp://127.0.0.1:5 --json", ""),
+    ],
+)
+def test_words_are_parted_into_options_and_overrides(words, known, overrides):
+    assert cli.split_overrides(words.split()) == (known.split(), overrides.split())
+
+
+def subcommands():
+    action = next(a for a in cli.make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return action.choices
+
+
+def test_every_command_of_the_manual_is_there():
+    assert list(subcommands()) == ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "doctor"]
+
+
+@pytest.mark.parametrize("name", ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "doctor"])
+def test_every_option_says_what_it_is(name, capsys):
+    parser = subcommands()[name]
+    assert all(action.help for action in parser._actions), [a.dest for a in parser._actions if not a.help]
+    with pytest.raises(SystemExit) as end:
+        cli.main([name, "--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert ("--learner.batch_size" in text) == parser.lists_keys
+
+
+def test_help_lists_each_config_key_with_type_default_and_unit():
+    text = keys_text()
+    assert all(f"--{key}" in text for key in all_keys())
+    assert "--pacing.env_steps *" in text
+    assert "env steps" in text
+    assert "default" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "nothing.yaml"], "nothing.yaml: cannot be read: No such file"),
+        (["train"], "which config?"),
+        (["train", "p.yaml", "--learner.batch_sice", "4"], "learner.batch_sice: unknown key; did you mean 'batch_size'?"),
+        (["train", "p.yaml", "--learner.batch_size", "many"], "learner.batch_size: expected an integer, got 'many'"),
+        (["train", "p.yaml", "--learner.batch_size", "0"], "nearest valid: 1"),
+        (["train", "p.yaml", "--seeds", "4..0"], "--seeds: '4..0' is neither"),
+        (["train", "--resume", "nowhere"], "nowhere: not a run directory"),
+        (["train", "p.yaml", "--resume", "nowhere"], "--resume takes config"),
+        (["train", "p.yaml", "--init-from", "nowhere"], "nowhere: no policy here"),
+        (["eval", "nowhere"], "nowhere: no policy here"),
+        (["plot", "nowhere"], "nowhere: neither a run directory"),
+        (["status"], "no run in runs/"),
+        (["status", "nowhere"], "nowhere: not a run directory"),
+        (["pool", "dump", "nowhere"], "nowhere: no pool here"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_what_is_wrong_is_one_line(words, said, config_file, capsys):
+    assert said in fails(capsys, *words)
+
+
+def test_a_listener_that_is_not_there_is_named(config_file, capsys):
+    said = fails(capsys, "status", "tcp://127.0.0.1:9", "--once", "--deadline", "0.2")
+    assert "no status from tcp://127.0.0.1:9 within 0.2 s" in said
+
+
+def test_an_unknown_option_hints_at_the_key_that_was_meant(config_file, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", "p.yaml", "--batch_size", "4"])
+    assert end.value.code == 2
+    assert "did you mean --learner.batch_size?" in capsys.readouterr().err
+
+
+def test_a_command_without_config_refuses_overrides(config_file, capsys):
+    assert cli.main(["status", "--seed", "1"]) == 2
+    assert "takes no config keys such as --seed" in capsys.readouterr().err
+
+
+def test_a_defect_is_one_line_too_and_debug_shows_where(config_file, capsys, monkeypatch):
+    def broken(*words):
+        raise RuntimeError("not this way")
+
+    monkeypatch.setattr("headrace.launch.curves.find_groups", broken)
+    assert "internal error: RuntimeError: not this way" in fails(capsys, "plot", "x")
+    monkeypatch.setenv("HEADRACE_DEBUG", "1")
+    assert cli.main(["plot", "x"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_light_roles_bind_the_numeric_libraries_to_one_thread_before_numpy():
+    code = (
+        "import os, sys\n"
+        "for name in list(os.environ):\n"
+        "    if name.endswith('_NUM_THREADS'): del os.environ[name]\n"
+        "from headrace.launch import cli\n"
+        "assert 'numpy' not in sys.modules\n"
+        "cli.main(['status', 'nowhere'])\n"
+        "print(os.environ['OMP_NUM_THREADS'], 'numpy' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "1 True", done.stderr
+
+
+def test_one_s_own_modules_are_found_in_the_working_directory_and_hide_nothing(config_file, monkeypatch):
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p != os.getcwd()])
+    before = list(sys.path)
+    cli.main(["status", "nowhere"])
+    assert sys.path == [*before, os.getcwd()]

@@ -1,0 +1,172 @@
+"""The run's config: impossible combinations are refused naming key, both values and the nearest valid one."""
+
+import dataclasses
+
+import pytest
+import yaml
+
+from headrace.common.config import describe, dump, flatten, load
+from headrace.common.errors import ConfigError
+from headrace.launch.config import RunConfig, digest, make_config, parse_value, read_config, resumable_keys, resume_config
+from headrace.launch.targets import load_target, new_run, shared_run, slug
+
+PENDULUM = {"env": {"id": "Pendulum-v1"}}
+
+
+def make(*words):
+    return make_config(PENDULUM, words)
+
+
+def test_a_config_survives_being_written_and_read(tmp_path):
+    config = make("--learner.batch_size", "64", "--pacing.ratio=0.5", "--env.kwargs.g", "9.8")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(dump(config)))
+    assert make_config(read_config(tmp_path / "config.yaml")) == config
+
+
+def test_the_env_is_the_only_thing_that_must_be_said():
+    assert make_config(PENDULUM).env.id == "Pendulum-v1"
+    with pytest.raises(ConfigError, match=r"^env: required"):
+        make_config({})
+    with pytest.raises(ConfigError, match=r"^env\.id: required"):
+        make_config({"env": {}})
+
+
+def test_another_schema_is_refused():
+    with pytest.raises(ConfigError, match="schema: 2 is above"):
+        make("--schema", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "--learner.batch_size 512 --pool.capacity 300 --pacing.min_fill 300",
+            "learner.batch_size: 512 is above pool.capacity 300; nearest valid: 300",
+        ),
+        (
+            "--pool.capacity 900 --pacing.min_fill 1000",
+            "pacing.min_fill: 1000 is above pool.capacity 900; nearest valid: 900",
+        ),
+        (
+            "--pacing.min_fill 100 --learner.batch_size 256",
+            "pacing.min_fill: 100 is below learner.batch_size 256; nearest valid: 256",
+        ),
+        ("--pacing.env_steps 1000 --pacing.min_fill 1000", "can never be met; nearest valid: 999"),
+        ("--pacing.env_steps 2000 --pacing.random_steps 2001", "pacing.random_steps: 2001 is above pacing.env_steps 2000"),
+        ("--actor.count 9 --pool.max_actors 8", "actor.count: 9 is above pool.max_actors 8; nearest valid: 8"),
+        ("--env.lanes 300 --pacing.lead_steps 256", "env.lanes: 300 is above pacing.lead_steps 256; nearest valid: 256"),
+        ("--run.mode sync --actor.count 2", "actor.count: 2 with run.mode sync"),
+        ("--network.lease_s 1 --network.heartbeat_s 1", "network.lease_s: 1 s is below three heartbeats"),
+        ("--run.mode asynch", "run.mode: 'asynch' is not one of async, sync; nearest: async"),
+        ("--pacing.ratio -1", "pacing.ratio: -1 is below the smallest allowed value; nearest valid: 0"),
+        ("--env.id 5", "env.id: expected text, got 5"),
+    ],
+)
+def test_the_impossible_is_refused_with_both_values_and_the_nearest_valid_one(words, said):
+    with pytest.raises(ConfigError) as error:
+        make(*words.split())
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("env: [", "not valid YAML"),
+        ("- a", "expected a mapping of options, got list"),
+        ("", "expected a mapping of options, got NoneType"),
+        ("env: {id: a}\nenv: {id: b}", "key 'env' is given twice"),
+        ("env: !!python/object/apply:os.system ['true']", "not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_config_is_named(tmp_path, text, said):
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_config(tmp_path / "c.yaml")
+    assert said in str(error.value)
+    assert "c.yaml" in str(error.value)
+
+
+def test_unreadable_bytes_are_one_line_too(tmp_path):
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"c\.yaml: cannot be read"):
+        read_config(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", 3), ("true", True), ("[1, 2]", [1, 2]), ("a", "a"), ("{a: 1}", {"a": 1})])
+def test_values_of_the_command_line_are_yaml(text, value):
+    assert parse_value(text) == value
+
+
+def test_resume_changes_what_it_may():
+    old = make("--pacing.env_steps", "10000")
+    new = resume_config(old, ["--pacing.env_steps", "20000"])
+    assert new.pacing.env_steps == 20000
+    assert new.learner == old.learner
+
+
+def test_resume_refuses_the_rest_by_name_with_both_values():
+    with pytest.raises(ConfigError) as error:
+        resume_config(make(), ["--pool.capacity", "5000", "--seed", "7", "--pacing.env_steps", "20000"])
+    said = str(error.value)
+    assert "pool.capacity: 1000000 in the run, 5000 asked for" in said
+    assert "seed: 0 in the run, 7 asked for" in said
+    assert "pacing.env_steps: " not in said
+    assert "It may change: " in said
+    assert "pacing.env_steps" in said
+
+
+def test_what_resume_may_change_is_what_the_options_say():
+    assert set(resumable_keys()) == {d.key for d in describe(RunConfig) if d.resume}
+    assert "run.name" not in resumable_keys()
+
+
+def test_the_digest_sees_what_decides_a_result_and_nothing_else():
+    base = digest(make())
+    same = ["--run.name x", "--run.dir y", "--supervisor.stop_s 5", "--network.lease_s 9"]
+    assert {digest(make(*words.split())) for words in same} == {base}
+    other = ["--seed 1", "--learner.batch_size 64", "--env.kwargs.g 1", "--run.mode sync", "--pacing.env_steps 5000"]
+    assert len({base, *(digest(make(*words.split())) for words in other)}) == len(other) + 1
+
+
+def test_every_option_of_a_role_is_reachable_by_a_dotted_key():
+    config = make()
+    assert set(flatten(config)) == {d.key for d in describe(RunConfig)}
+    for f in dataclasses.fields(RunConfig):
+        assert f.metadata["help"]
+
+
+def test_a_target_is_a_file_or_a_run(tmp_path):
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(PENDULUM))
+    config, run = load_target(tmp_path / "c.yaml", ["--run.dir", str(tmp_path / "runs")])
+    assert run is None
+    made = new_run(config)
+    again, found = load_target(made.path)
+    assert again == config
+    assert found.path == made.path
+    with pytest.raises(ConfigError, match=r"--seed cannot change them here"):
+        load_target(made.path, ["--seed", "1"])
+
+
+def test_runs_begun_within_a_second_have_names_of_their_own(tmp_path):
+    config = make("--run.dir", str(tmp_path))
+    names = [new_run(config).path.name for _ in range(3)]
+    assert len(set(names)) == 3
+    assert all(name.startswith("Pendulum-v1-") for name in names)
+
+
+def test_roles_started_by_hand_share_one_run_directory(tmp_path):
+    config = make("--run.dir", str(tmp_path))
+    assert shared_run(config, "pendulum").path == shared_run(config, "pendulum").path == tmp_path / "pendulum"
+    with pytest.raises(ConfigError, match="holds a run of another config"):
+        shared_run(make("--run.dir", str(tmp_path), "--seed", "5"), "pendulum")
+
+
+def test_slugs_are_file_names():
+    assert slug("my.envs:Factory/v1") == "my.envs-Factory-v1"
+    assert slug("//") == "run"
+
+
+def test_loading_leaves_the_mapping_alone():
+    mapping = {"env": {"id": "Pendulum-v1", "kwargs": {"a": 1}}}
+    load(RunConfig, mapping)
+    assert mapping == {"env": {"id": "Pendulum-v1", "kwargs": {"a": 1}}}
