@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import zmq
@@ -21,6 +19,7 @@ import zmq
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
+from headrace.buffer.lock import PoolLock
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.service import Out, Service
@@ -28,7 +27,6 @@ from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import PoolLocked
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import sockets
@@ -176,16 +174,17 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     """
     clock = clock or MonotonicClock()
     settings.pool_dir.mkdir(parents=True, exist_ok=True)
-    with _claim(settings.pool_dir):
-        context = zmq.Context()
+    lock = PoolLock(settings.pool_dir, "buffer.lock")
+    context = zmq.Context()
+    try:
         socket = sockets.router(context, settings.network)
-        try:
+        with contextlib.closing(socket):
             worker = PoolWorker(_existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
-            _run(settings, worker, socket, clock)
-            worker.close()
-        finally:
-            socket.close(0)
-            context.term()
+            with contextlib.closing(worker):
+                _run(settings, worker, socket, clock)
+    finally:
+        context.term()
+        lock.release()
     return 0
 
 
@@ -201,7 +200,7 @@ def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes]
         heartbeat_s=network.heartbeat_s,
         most=2 * settings.pool.max_actors + 64,
     )
-    service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read)
+    service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read, settings.pool.max_actors)
     endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
     LOG.info("listening on %s", endpoint)
     if settings.ready is not None:
@@ -230,19 +229,3 @@ def _existing(settings: BufferSettings) -> SACReplayPool | None:
 def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:
     rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
     return SACReplayPool(settings.pool.capacity, path=settings.pool_dir, spec=spec, config=settings.pool, rng=rng)
-
-
-@contextlib.contextmanager
-def _claim(directory: Path) -> Iterator[IO[str]]:
-    """Hold the directory for this process before its pool exists; death releases it."""
-    with (directory / "buffer.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise PoolLocked(f"{directory} is owned by the buffer with pid {file.read(32).strip() or '?'}") from None
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        yield file

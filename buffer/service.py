@@ -62,6 +62,7 @@ class Service:
         watch: Watch,
         totals: Totals,
         read_shelf: Callable[[tuple[int, int], int, int], bytes | None],
+        most_actors: int,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
         self.refused: Counter[str] = Counter()
@@ -70,6 +71,7 @@ class Service:
         self.stopping = ""
         self._network = network
         self._read_shelf = read_shelf
+        self._most_actors = most_actors
         self._totals = totals
         self._opening = False
         self._clients: dict[bytes, Client] = {}
@@ -153,6 +155,7 @@ class Service:
             self._clients.pop(old.peer, None)
         self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
         if hello.role == "actor":
+            self.watch.record(hello.id)
             self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, quantum=hello.lanes)
         if hello.role == "learner":
             self.learner_done = False
@@ -163,6 +166,9 @@ class Service:
             return m.Refused("role", f"role {hello.role!r} with id {hello.id!r}; roles are {', '.join(m.ROLES)}", 0.0)
         if self.stopping:
             return m.Refused("stopping", f"the buffer is stopping: {self.stopping}", RETRY_S)
+        if hello.role == "actor" and not self.watch.knows(hello.id) and self.watch.actors >= self._most_actors:
+            detail = f"{self.watch.actors} actors are known, pool.max_actors {self._most_actors}; raise it for a new pool"
+            return m.Refused("actor-limit", detail, 0.0)
         ours = self._totals.spec
         if hello.spec is not None:
             try:

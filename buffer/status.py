@@ -53,6 +53,15 @@ class Watch:
         """The record of an actor id, made when new."""
         return self._actors.setdefault(actor, ActorRecord())
 
+    @property
+    def actors(self) -> int:
+        """Actor ids ever seen by this pool."""
+        return len(self._actors)
+
+    def knows(self, actor: str) -> bool:
+        """Whether the id was seen before."""
+        return actor in self._actors
+
     def streams(self, actor: str) -> tuple[tuple[int, int], ...]:
         """(stream, last acknowledged seq) pairs of an actor, newest streams last."""
         return tuple(sorted(self.record(actor).streams.items()))[-m.MAX_STREAMS :]
@@ -67,7 +76,7 @@ class Watch:
     def pulse(self, session: Session, pulse: m.Pulse, now: float) -> None:
         """A client's heartbeat."""
         session.report = pulse.report if isinstance(pulse.report, dict) else {}
-        if session.role in ("actor", "evaluator"):
+        if session.role == "actor":
             record = self.record(session.id)
             record.executed, record.dropped, record.version = pulse.executed, pulse.dropped, (pulse.epoch, pulse.step)
             record.rate.add(pulse.executed, now)
@@ -156,7 +165,7 @@ class Watch:
             "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": totals.shelf_bytes},
             "pool": {"rows": totals.size, **totals.info},
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
-            "evaluators": [self._actor(s, service, now) for s in service.fleet.sessions("evaluator")],
+            "evaluators": [{**_who(s, now), **s.report} for s in service.fleet.sessions("evaluator")],
             "learner": {**_who(learners[0], now), **learners[0].report} if learners else None,
             "evaluations": list(self._evaluations)[-50:],
             "lost_sessions": list(self._lost),

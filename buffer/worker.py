@@ -6,6 +6,7 @@ for a page. Work comes in as plain values and goes out as plain values.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,7 @@ class PoolWorker:
 
     def __init__(self, pool: SACReplayPool | None, make_pool: Callable[[TransitionSpec], SACReplayPool], shelf: Shelf) -> None:
         self._pool, self._make_pool, self.shelf = pool, make_pool, shelf
+        self._info = _fixed(pool) if pool is not None else {}
 
     def run(self, work: Sequence[Work]) -> tuple[list[Done], Totals]:
         """Perform work in order; an error that is not one block's or one peer's fault is raised."""
@@ -106,8 +108,9 @@ class PoolWorker:
         pool, shelf = self._pool, self.shelf
         if pool is None:
             return Totals(version=shelf.version, shelf_bytes=shelf.nbytes)
-        counters = pool.counters()
-        return Totals(pool.spec, pool.size, pool.env_steps, pool.updates, shelf.version, shelf.nbytes, counters, pool.info())
+        return Totals(
+            pool.spec, pool.size, pool.env_steps, pool.updates, shelf.version, shelf.nbytes, pool.counters(), self._info
+        )
 
     def streams(self) -> dict[str, dict[int, int]]:
         """Actor -> stream -> last seq that the pool knows; asked once, before the thread starts."""
@@ -122,6 +125,7 @@ class PoolWorker:
         if isinstance(work, Open):
             if self._pool is None:
                 self._pool = self._make_pool(work.spec)
+                self._info = _fixed(self._pool)
             return Done(work)
         if isinstance(work, Shelve):
             return self._shelve(work)
@@ -142,7 +146,8 @@ class PoolWorker:
         try:
             pool.insert(work.block, work.actor, work.stream, work.seq)
         except BlockRefused as error:
-            pool.reject(work.actor, work.stream, work.seq, work.block.n_rows)
+            with contextlib.suppress(BlockRefused):  # a stream that the ledger cannot hold has no cursor to move
+                pool.reject(work.actor, work.stream, work.seq, work.block.n_rows)
             return Done(work, error.reason, str(error)[:256], work.block.n_rows)
         return Done(work, steps=spec.fresh_steps(work.block.rows))
 
@@ -159,3 +164,8 @@ class PoolWorker:
             number = pool.grant_updates(1)
             parts.append(batch_parts(BatchHead(number, len(batch)), batch, spec))
         return Done(work, parts=parts)
+
+
+def _fixed(pool: SACReplayPool) -> dict[str, Any]:
+    """What does not change while the pool is open; the rest is in the totals."""
+    return {name: value for name, value in pool.info().items() if name not in ("size", "actors")}

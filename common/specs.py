@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class TransitionSpec:
     def __post_init__(self) -> None:
         _check(self)
 
-    @property
+    @cached_property  # building it takes microseconds, and every insert and sample asks for it
     def row_dtype(self) -> np.dtype[np.void]:
         """Packed little-endian dtype of one row; on the wire the frame references are offsets in the block."""
         return np.dtype(

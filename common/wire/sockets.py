@@ -17,7 +17,7 @@ HIGH_WATER = 1000
 def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
     """A client's socket, dialling ``endpoint``; sends fail at once while there is no connection."""
     socket = context.socket(zmq.DEALER)
-    _common(socket)
+    _common(socket, endpoint)
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.RECONNECT_IVL, 50)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
@@ -37,7 +37,7 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> z
     """
     refuse_strangers(network)
     socket = context.socket(zmq.ROUTER)
-    _common(socket)
+    _common(socket, network.endpoint)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     socket.setsockopt(zmq.MAXMSGSIZE, network.fragment_bytes + (64 << 10))
     try:
@@ -67,9 +67,9 @@ def refuse_strangers(network: NetworkConfig) -> None:
         )
 
 
-def _common(socket: zmq.Socket[bytes]) -> None:
+def _common(socket: zmq.Socket[bytes], endpoint: str) -> None:
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
     socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
-    socket.setsockopt(zmq.IPV6, 1)
+    socket.setsockopt(zmq.IPV6, int("[" in endpoint))  # else the bound IPv4 address is shown in its IPv6 form
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)

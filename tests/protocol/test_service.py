@@ -33,7 +33,7 @@ class Buffer:
 
     def __init__(self, directory, **pacing):
         self.now = 100.0
-        config = PoolConfig(capacity=64)
+        config = PoolConfig(capacity=64, max_actors=2)
         rng = np.random.default_rng(0)
 
         def make(spec):
@@ -47,7 +47,7 @@ class Buffer:
         fleet = Fleet(Epochs(directory), lease_s=5.0, heartbeat_s=0.5, most=8)
         options = {"min_fill": 4, "env_steps": 1000, "random_steps": 0, "lead_steps": 16, **pacing}
         pacing_state = Pacing(PacingConfig(**options))
-        self.service = Service(fleet, pacing_state, NETWORK, watch, self.worker.totals(), self.worker.shelf.read)
+        self.service = Service(fleet, pacing_state, NETWORK, watch, self.worker.totals(), self.worker.shelf.read, most_actors=2)
 
     def say(self, peer, message, *frames):
         """Send one message; every answer to anybody, decoded, with its frames."""
@@ -216,7 +216,7 @@ def test_weights_go_to_the_shelf_and_every_actor_hears_of_them(buffer):
     buffer.learner()
     answers = publish(buffer, b"L", 1, 7)
     assert first(answers, m.Published) == m.Published(1, 7)
-    assert [(to, s.step) for to, s, _ in answers if isinstance(s, m.State)] == [(b"A", 7)]
+    assert {(to, s.step) for to, s, _ in answers if isinstance(s, m.State)} == {(b"A", 7)}
     _, part, frames = buffer.say(b"A", m.WeightsGet(1, 7, 0, 1 << 20))[0]
     assert WeightSet.unpack(bytes(frames[0])).tensors["w"].tolist() == [7, 7, 7]
     assert part.total == len(frames[0])
@@ -258,6 +258,15 @@ def test_the_run_ends_when_steps_and_updates_are_reached(tmp_path):
     buffer.worker.close()
 
 
+def test_more_actors_than_declared_are_refused_by_name(buffer):
+    for i in range(2):
+        buffer.actor(bytes([i]), f"a{i}")
+    refused = first(buffer.actor(b"C", "a2"), m.Refused)
+    assert (refused.reason, refused.retry_s) == ("actor-limit", 0.0)
+    assert "pool.max_actors 2" in refused.detail
+    assert first(buffer.actor(bytes([0]), "a0"), m.Welcome).epoch == 1
+
+
 def test_a_silent_client_loses_its_session(buffer):
     buffer.actor()
     buffer.tick(5.1)
@@ -268,7 +277,7 @@ def test_a_silent_client_loses_its_session(buffer):
 def test_byte_credit_is_given_back(buffer):
     buffer.actor()
     size = 0
-    for i in range(200):
+    for i in range(400):
         answers = buffer.block(b"A", 1 + 40 * i, *range(40))
         size += len(encode(m.BlockHead(1, 1 + 40 * i, 40, 41))) + block(range(40)).nbytes
         received = [a for _, a, _ in answers if isinstance(a, m.Received)]

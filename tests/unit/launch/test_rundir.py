@@ -19,10 +19,20 @@ def test_a_new_run_has_config_identity_and_logs(tmp_path):
     assert sorted(p.name for p in run.path.iterdir()) == ["config.yaml", "logs", "run_id"]
 
 
-def test_a_run_is_never_begun_over_another(tmp_path):
-    RunDir.create(tmp_path / "run", {"seed": 1})
+@pytest.mark.parametrize("what", ["checkpoints", "metrics.jsonl", "pool/manifest.json"])
+def test_a_run_is_never_begun_over_another(tmp_path, what):
+    run = RunDir.create(tmp_path / "run", {"seed": 1})
+    (run.path / what).parent.mkdir(exist_ok=True)
+    (run.path / what).touch()
     with pytest.raises(ConfigError, match=r"holds a run already; continue it with --resume"):
         RunDir.create(tmp_path / "run", {"seed": 2})
+
+
+def test_a_run_that_failed_before_it_had_anything_is_replaced(tmp_path):
+    old = RunDir.create(tmp_path / "run", {"seed": 1}).run_id
+    run = RunDir.create(tmp_path / "run", {"seed": 2})
+    assert yaml.safe_load(run.config.read_text()) == {"seed": 2}
+    assert run.run_id != old
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

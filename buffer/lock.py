@@ -1,0 +1,52 @@
+"""The owner's lock on a pool directory: one living process at a time, released by its death."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import threading
+from pathlib import Path
+
+from headrace.common.errors import PoolLocked
+
+NAME = "lock"
+# A record lock does not exclude its own process, so that is done here.
+_held: set[str] = set()
+_guard = threading.Lock()
+
+
+class PoolLock:
+    """Holds ``directory`` until :meth:`release` or the end of the process.
+
+    A buffer process holds a lock of its own beside the pool's, since it owns the directory before there is a pool.
+    A record lock rather than ``flock``: a child forked by the owner does not keep it alive.
+
+    Raises:
+        PoolLocked: another owner lives; the text names its pid and host.
+    """
+
+    def __init__(self, directory: Path, name: str = NAME) -> None:
+        self._path = os.path.realpath(directory / name)
+        with _guard:
+            if self._path in _held:
+                raise PoolLocked(f"{directory} is owned by this very process, pid {os.getpid()}; close that pool first")
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                owner = os.pread(self._fd, 256, 0).decode(errors="replace").strip() or "unknown"
+                os.close(self._fd)
+                raise PoolLocked(
+                    f"{directory} is owned by pid {owner}; stop that buffer or choose another directory"
+                ) from error
+            _held.add(self._path)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the next owner in; harmless when called twice."""
+        with _guard:
+            if self._path in _held:
+                _held.discard(self._path)
+                os.close(self._fd)

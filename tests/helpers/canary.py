@@ -1,0 +1,83 @@
+"""A learner stand-in without torch: draws batches, checks that every row proves itself, publishes tensors that equal their version."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from headrace.common.clock import MonotonicClock
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import Version, WeightSet
+from headrace.common.wire.link import Link, new_hello
+from headrace.common.wire.messages import Goodbye
+from headrace.common.wire.network import NetworkConfig
+from headrace.learner.feed import Feed
+
+
+def canary_policy(spec: TransitionSpec, hidden: int = 8) -> dict[str, object]:
+    """The description of a one-layer MLP policy for ``spec``."""
+    return {
+        "type": "mlp",
+        "keys": [o.key for o in spec.obs if o.role != "critic"],
+        "hidden": [hidden],
+        "activation": "relu",
+        "stack": spec.stack,
+        "low": list(spec.action.low),
+        "high": list(spec.action.high),
+        "log_std": [-20, 2],
+        "normalise": False,
+    }
+
+
+def canary_weights(spec: TransitionSpec, learner: str, epoch: int, step: int, hidden: int = 8) -> WeightSet:
+    """An MLP policy whose every tensor is filled with ``step``."""
+    size = sum(int(np.prod(o.shape)) for o in spec.obs if o.role != "critic") * spec.stack
+    out = 2 * int(np.prod(spec.action.shape))
+    shapes = {"trunk.0.weight": (hidden, size), "trunk.0.bias": (hidden,), "head.weight": (out, hidden), "head.bias": (out,)}
+    tensors = {name: np.full(shape, step, np.float32) for name, shape in shapes.items()}
+    return WeightSet(Version(learner, epoch, step), canary_policy(spec, hidden), tensors)
+
+
+def prove(batch: object, stack: int = 1) -> None:
+    """Raise unless each row's observations are (actor, episode, t) of one episode, ``steps`` apart."""
+    rows, obs, following = batch.rows, batch.obs["obs"], batch.next_obs["obs"]
+    obs, following = (obs[:, -1], following[:, -1]) if stack > 1 else (obs, following)
+    same = np.array_equal(obs[:, :2], following[:, :2]) and np.array_equal(obs[:, 1], rows["episode"])
+    if not (same and np.array_equal(obs[:, 2], rows["t"]) and np.array_equal(following[:, 2], rows["t"] + rows["steps"])):
+        raise AssertionError(f"a row does not prove itself: {obs[:4]} {following[:4]} {rows[:4]}")
+
+
+def run(endpoint: str, batch_size: int, publish_every: int, seconds: float) -> int:
+    """Learn nothing until the buffer says stop; the number of batches taken."""
+    feed = Feed(batch_size, 8, statistics=False)
+    network = NetworkConfig()
+    link = Link(new_hello("learner", "canary"), feed, endpoint, network, MonotonicClock())
+    link.start()
+    spec = TransitionSpec.from_dict(link.wait_welcome(60).spec)
+    feed.publish(canary_weights(spec, "canary", feed.epoch, 0))
+    link.wake()
+    step, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        link.check()
+        batch = feed.get(0.1)
+        if feed.must_draw:
+            link.wake()
+        if batch is None:
+            if feed.stop is not None:
+                break
+            continue
+        prove(batch, spec.stack)
+        step += 1
+        if step % publish_every == 0:
+            feed.publish(canary_weights(spec, "canary", feed.epoch, step))
+            link.wake()
+    done = feed.stop is not None and feed.stop.done
+    feed.wait_published(2.0)
+    link.close(Goodbye(done, "canary"))
+    return step
+
+
+if __name__ == "__main__":
+    print(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
