@@ -121,8 +121,8 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_roles(commands: Any) -> None:
-    target = {"type": Path, "metavar": "CONFIG|RUN", "help": "YAML file or run directory (path)"}
-    connect = {
+    target: dict[str, Any] = {"type": Path, "metavar": "CONFIG|RUN", "help": "YAML file or run directory (path)"}
+    connect: dict[str, Any] = {
         "metavar": "ENDPOINT",
         "help": "where the buffer listens, tcp://HOST:PORT; default: as the run or config says",
     }

@@ -64,7 +64,7 @@ def find_config(policy: Path) -> Path:
 def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, video_dir: Path | None = None) -> EvalResult:
     """Play ``episodes`` episodes deterministically; see :func:`headrace.actor.evaluate.evaluate`."""
     spec = make_spec(config.env, config.window)
-    policy = make_policy(weights, spec, config.actor.policy, config.actor.device)
+    policy = make_policy(weights, spec, config.actor)
     return evaluate(policy, config.env, config.window, episodes, seed, video_dir)
 
 

@@ -118,7 +118,7 @@ class Progress:
 
     def notice(self, text: str) -> None:
         """Print one line; it stays above the table."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def update(self, status: Status) -> None:
         """Show the newest status."""

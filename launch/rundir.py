@@ -39,11 +39,13 @@ class RunDir:
     def create(cls, path: Path, config: Mapping[str, Any]) -> RunDir:
         """Make a new run directory and write the resolved ``config`` into it.
 
+        A run that failed before it had anything to lose is replaced.
+
         Raises:
             ConfigError: a run lives there already, or the place cannot be written.
         """
         run = cls(path)
-        if run.config.exists():
+        if run.config.exists() and any(p.exists() for p in (run.checkpoints, run.metrics, run.pool / "manifest.json")):
             raise ConfigError(f"run.name: {path} holds a run already; continue it with --resume {path} or choose another name")
         try:
             run.logs.mkdir(parents=True, exist_ok=True)

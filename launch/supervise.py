@@ -76,6 +76,7 @@ class Supervisor:
         self._observer: Observes | None = None
         self._children: dict[str, Child] = {}
         self._living: set[str] = set()
+        self._told: set[str] = set()  # given-up roles that people know of
         self._asked = 0  # stop requests that a signal handler has counted
         self._heard = 0
         self._status_at = 0.0
@@ -153,6 +154,11 @@ class Supervisor:
     def _tell(self) -> None:
         for line in self.decisions.notices():
             self._watcher.notice(line)
+        for name in [n for n in self.decisions.given_up if n not in self._told]:
+            self._told.add(name)
+            if not self.decisions.ending:  # else the run's last words are about it
+                reason, words = self.decisions.given_up[name], self._children[name].last_words()
+                self._watcher.notice(f"{reason} ({words[-1] if words else 'it said nothing'}); the run goes on without it")
 
     def _kill_all(self) -> None:
         living = [c for c in self._children.values() if c.poll() is None]

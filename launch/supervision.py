@@ -176,9 +176,7 @@ class Supervision:
         role.state = "given_up"
         self.given_up[role.plan.name] = reason
         left = [r for r in self._roles.values() if r.plan.kind == role.plan.kind and r.state in ("due", "running")]
-        if role.plan.kind == "evaluator" or (role.plan.kind == "actor" and left):
-            self._notices.append(f"{reason}; the run goes on without it")
-        else:
+        if role.plan.kind != "evaluator" and not (role.plan.kind == "actor" and left):
             self.fail(reason, now)
 
     def _fail(self, reason: str) -> None:
