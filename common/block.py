@@ -73,9 +73,9 @@ class Block:
         self._check_finite(spec)
 
     def _check_finite(self, spec: TransitionSpec) -> None:
-        columns = {name: self.rows[name] for name in ("action", "rewards", "action_age")}
-        floats = {f"obs.{o.key}": self.frames[o.key] for o in spec.obs if o.dtype == "<f4"}
-        for name, values in {**columns, **floats}.items():
+        columns = [(name, self.rows[name]) for name in ("action", "rewards", "action_age")]
+        floats = [(f"obs.{o.key}", self.frames[o.key]) for o in spec.obs if o.dtype == "<f4"]
+        for name, values in columns + floats:
             if not np.logical_and.reduce(np.isfinite(values), axis=None):
                 raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
 

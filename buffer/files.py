@@ -1,0 +1,251 @@
+"""The arrays of one pool: mapped files of a directory, or anonymous memory of the same form.
+
+Every ``.npy`` opens with plain numpy. Space is reserved when a file is made, and a published file is never resized. The
+manifest is written last: a directory without one holds nothing that was ever acknowledged, and is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from headrace.buffer import manifest, space, stamps
+from headrace.buffer.ring import Geometry
+from headrace.buffer.stamps import Stamps
+from headrace.common.errors import NoSpace, PoolDamaged
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+FORMAT = 1
+MAGIC = int.from_bytes(b"headrace", "little", signed=True)
+ROWS, OUTCOME, HEADER, LEDGER = "rows.npy", "outcome.npy", "header.bin", "ledger.bin"
+LEDGER_TABLE = "ledger.npy"  # the readable form, in snapshots
+_MAX_QUOTED = 150
+
+
+class Field(IntEnum):
+    """Index of each 8-byte little-endian field of ``header.bin``."""
+
+    MAGIC = 0
+    FORMAT = 1
+    UUID_LOW = 2
+    UUID_HIGH = 3
+    EPOCH = 4  # raised durably at every open and restore: a handle of an earlier epoch is void
+    NONCE = 5  # new at every open: a reader that sees the owner's nonce has mapped the same file
+    OWNER = 6  # pid
+    CAPACITY = 7
+    HEAD = 8  # rows below are committed; the one store that publishes a commit
+    FLOOR = 9  # rows below are gone although the capacity would keep them
+    FRAME_HEAD = 10
+    RETIRED = 11  # rows that lost their frames; valid while COUNTED == FLOOR, else NEXT_RETIRED is
+    NEXT_RETIRED = 12
+    COUNTED = 13
+    UPDATES = 14  # optimiser updates granted
+    DUPLICATES = 15  # rows that were sent again
+    RESTORING = 16  # 1 while a snapshot is being loaded
+    REACH = 17  # most rows that one commit in the ring may have
+
+
+class Header:
+    """Aligned int64 fields in one mapped page; each store is one 8-byte move."""
+
+    SIZE = mmap.PAGESIZE
+
+    def __init__(self, buffer: mmap.mmap) -> None:
+        self._buffer = buffer
+        self._fields = memoryview(buffer).cast("q")
+
+    def __getitem__(self, field: Field) -> int:
+        return self._fields[field]
+
+    def __setitem__(self, field: Field, value: int) -> None:
+        self._fields[field] = value
+
+    @property
+    def tail(self) -> int:
+        """Oldest live row: publishing HEAD evicts by itself, so that commit and eviction are one store."""
+        return max(self._fields[Field.FLOOR], self._fields[Field.HEAD] - self._fields[Field.CAPACITY])
+
+    def flush(self) -> None:
+        """Make the header durable."""
+        self._buffer.flush()
+
+
+@dataclass(frozen=True)
+class PoolFiles:
+    """What one pool is made of.
+
+    Attributes:
+        rows: ``(row_slots,)`` of the spec's row dtype.
+        outcome: ``(row_slots,)`` uint8, the mutable column that stands for ``rows["outcome"]``.
+        frames: key -> ``(frame_slots, *shape)``.
+        header: the commit state.
+        stamps: ledger, counters and statistics.
+        pool_id: identity of this pool, for ever.
+        nbytes: bytes reserved.
+    """
+
+    rows: Array
+    outcome: Array
+    frames: dict[str, Array]
+    header: Header
+    stamps: Stamps
+    pool_id: uuid.UUID
+    nbytes: int
+
+    def begin(self, nonce: int) -> None:
+        """Mark a new owner: epoch up, nonce and pid set, on disk before anything else happens."""
+        self.header[Field.EPOCH] += 1
+        self.header[Field.NONCE] = nonce
+        self.header[Field.OWNER] = os.getpid()
+        self.header.flush()
+
+
+def frame_file(key: str) -> str:
+    """File name of an observation key: escaped so that no key is a path, and no two keys share a name."""
+    name = quote(key, safe="", errors="surrogatepass")
+    if len(name) > _MAX_QUOTED:
+        # "%-" occurs in no escaped name, so that a long key cannot pose as a short one.
+        name = f"{name[:100]}%-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return f"frames.{name}.npy"
+
+
+def anonymous(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolFiles:
+    """A pool in this process's memory, touched page by page as it fills.
+
+    Raises:
+        NoSpace: a full pool would not fit into memory.
+    """
+    nbytes = _nbytes(spec, sizes, payload_size)
+    space.require(nbytes, None)
+    arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in _arrays(spec, sizes).items()}
+    header = mmap.mmap(-1, Header.SIZE)
+    return _assemble(spec, sizes, arrays, header, mmap.mmap(-1, stamps.size(payload_size)), payload_size, uuid.uuid4())
+
+
+def create(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolFiles:
+    """Make and reserve the files of a new pool in ``directory``; the caller holds its lock and writes the manifest.
+
+    Raises:
+        NoSpace: before anything is reserved when it is known not to fit, and with nothing left behind.
+    """
+    wanted = _arrays(spec, sizes)
+    names = [*wanted, HEADER, LEDGER]
+    for name in names:  # of a creation that was killed before its manifest
+        (directory / name).unlink(missing_ok=True)
+    needed = _nbytes(spec, sizes, payload_size)
+    space.require(needed, directory)
+    try:
+        for name, (dtype, shape) in wanted.items():
+            _create_npy(directory / name, dtype, shape)
+        _reserve(directory / HEADER, Header.SIZE)
+        _reserve(directory / LEDGER, stamps.size(payload_size))
+    except OSError as error:
+        for name in names:
+            (directory / name).unlink(missing_ok=True)
+        raise NoSpace(f"{directory}: reserving {needed} bytes failed: {error.strerror}") from error
+    return _map(directory, spec, sizes, payload_size, uuid.uuid4())
+
+
+def open_existing(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int, pool_id: uuid.UUID) -> PoolFiles:
+    """Map the files of a pool that has a manifest; the caller holds its lock.
+
+    Raises:
+        PoolDamaged: naming the file that is missing, cut, or of another pool.
+    """
+    files = _map(directory, spec, sizes, payload_size, None)
+    found = (files.header[Field.MAGIC], files.header[Field.FORMAT])
+    if found != (MAGIC, FORMAT) or files.pool_id != pool_id:
+        raise PoolDamaged(f"{directory / HEADER}: not the header of pool {pool_id}")
+    return files
+
+
+def _arrays(spec: TransitionSpec, sizes: Geometry) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    rows: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+        ROWS: (spec.row_dtype, (sizes.row_slots,)),
+        OUTCOME: (np.dtype("|u1"), (sizes.row_slots,)),
+    }
+    frames = {frame_file(o.key): (np.dtype(o.dtype), (sizes.frame_slots, *o.shape)) for o in spec.obs}
+    return {**rows, **frames}
+
+
+def _nbytes(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> int:
+    rows = sizes.row_slots * (spec.row_dtype.itemsize + 1)
+    return rows + sizes.frame_slots * spec.frame_nbytes + Header.SIZE + stamps.size(payload_size)
+
+
+def _create_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    descr = np.lib.format.dtype_to_descr(dtype)
+    with open(path, "xb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+        file.flush()
+        os.posix_fallocate(file.fileno(), 0, file.tell() + dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
+
+
+def _reserve(path: Path, size: int) -> None:
+    with open(path, "xb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _map(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int, pool_id: uuid.UUID | None) -> PoolFiles:
+    arrays = {name: _map_npy(directory / name, *wanted) for name, wanted in _arrays(spec, sizes).items()}
+    header = _map_raw(directory / HEADER, Header.SIZE)
+    ledger = _map_raw(directory / LEDGER, stamps.size(payload_size))
+    return _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id)
+
+
+def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    try:
+        mapped = np.load(path, mmap_mode="r+", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise PoolDamaged(f"{path}: {error}") from error
+    if mapped.dtype != dtype or mapped.shape != shape:
+        raise PoolDamaged(f"{path}: holds {mapped.shape} of {mapped.dtype}, expected {shape} of {dtype}")
+    plain: Array = mapped.view(np.ndarray)  # numpy.memmap's own indexing is several times slower
+    return plain
+
+
+def _map_raw(path: Path, size: int) -> mmap.mmap:
+    try:
+        with open(path, "r+b") as file:
+            return mmap.mmap(file.fileno(), size)
+    except (OSError, ValueError) as error:
+        raise PoolDamaged(f"{path}: {error}") from error
+
+
+def _assemble(
+    spec: TransitionSpec,
+    sizes: Geometry,
+    arrays: dict[str, Array],
+    header_map: mmap.mmap,
+    ledger_map: mmap.mmap,
+    payload_size: int,
+    pool_id: uuid.UUID | None,
+) -> PoolFiles:
+    """Put the parts together; a given ``pool_id`` is that of a new pool, and is written into the header."""
+    header = Header(header_map)
+    if pool_id is not None:
+        low, high = (int.from_bytes(pool_id.bytes[i : i + 8], "little", signed=True) for i in (0, 8))
+        new = {Field.MAGIC: MAGIC, Field.FORMAT: FORMAT, Field.UUID_LOW: low, Field.UUID_HIGH: high}
+        for field, value in {**new, Field.CAPACITY: sizes.capacity, Field.REACH: sizes.max_rows}.items():
+            header[field] = value
+    else:
+        halves = (header[field].to_bytes(8, "little", signed=True) for field in (Field.UUID_LOW, Field.UUID_HIGH))
+        pool_id = uuid.UUID(bytes=b"".join(halves))
+    frames = {o.key: arrays[frame_file(o.key)] for o in spec.obs}
+    twin = Stamps(ledger_map, payload_size)
+    return PoolFiles(arrays[ROWS], arrays[OUTCOME], frames, header, twin, pool_id, _nbytes(spec, sizes, payload_size))
+
+
+def publish(directory: Path, pool_id: uuid.UUID, body: dict[str, Any]) -> None:
+    """Write the manifest that makes the files of ``directory`` a pool."""
+    manifest.write(directory, {"format": FORMAT, "uuid": pool_id.hex, **body})

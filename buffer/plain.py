@@ -1,0 +1,319 @@
+"""The plain-dictionary face: ``state, action, reward, next_state, done`` and anything else, to blocks and back.
+
+A plain row is an ordinary row with two frames, its state and its next state. State arrays become observation keys (a nested
+dict gives one key per leaf). Every further array is an observation key of its own that holds the array's raw bytes in the
+state's frame, so that any dtype comes back bit for bit. Floating-point states, actions and rewards are stored as float32.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.common.batch import Batch
+from headrace.common.block import Block
+from headrace.common.errors import PoolError, SpecError
+from headrace.common.specs import FRAME_DTYPES, ActionSpec, ObsSpec, TransitionSpec, differences
+
+Array = np.ndarray[Any, Any]
+ACTOR, STREAM = "local", 1  # identity of rows that come in through this face
+EXTRA = "extra/"  # prefix of the observation keys that hold further arrays
+_TORCH = "torch."
+
+
+@dataclass(frozen=True)
+class PlainField:
+    """One array of a plain batch.
+
+    Attributes:
+        path: where it is in the nested dictionary.
+        key: observation key that stores it; empty for what is a column of the row.
+        dtype: the caller's dtype, numpy's or ``torch.<name>``.
+        shape: of one row.
+    """
+
+    path: tuple[str, ...]
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The path as text."""
+        return "/".join(self.path)
+
+
+@dataclass(frozen=True)
+class PlainLayout:
+    """What the first batch looked like; every later one must look the same."""
+
+    fields: tuple[PlainField, ...]
+
+    @classmethod
+    def of_batch(cls, flat: Mapping[tuple[str, ...], Any], spec: TransitionSpec | None) -> PlainLayout:
+        """The layout of a flattened batch; a bare state array takes the name of the only key of a given ``spec``."""
+        _check_keys(flat)
+        bare = spec.obs[0].key if spec is not None and len(spec.obs) == 1 else "state"
+        columns = {("action",), ("reward",), ("truncated",), ("terminated",) if ("terminated",) in flat else ("done",)}
+        keys = {path: "" if path in columns else _key(path, bare) for path in flat}
+        layout = cls(tuple(PlainField(path, keys[path], _dtype_name(v), tuple(v.shape[1:])) for path, v in flat.items()))
+        if spec is not None:
+            _fit(spec, layout.spec(flat))
+        return layout
+
+    @classmethod
+    def of_spec(cls, spec: TransitionSpec) -> PlainLayout:
+        """How rows of a pool that was filled without plain dictionaries look as one: numpy, two flags."""
+        single = len(spec.obs) == 1
+        fields = []
+        for root in ("state", "next_state"):
+            fields += [PlainField((root,) if single else (root, o.key), o.key, o.dtype, _stacked(spec, o)) for o in spec.obs]
+        fields.append(PlainField(("action",), "", "<f4", spec.action.shape))
+        fields.append(PlainField(("reward",), "", "<f4", (spec.window,) if spec.window > 1 else ()))
+        fields += [PlainField((name,), "", "|b1", ()) for name in ("terminated", "truncated")]
+        return cls(tuple(fields))
+
+    def spec(self, flat: Mapping[tuple[str, ...], Any]) -> TransitionSpec:
+        """The spec that stores such batches.
+
+        Actions count as normalised already, so their bounds are [-1, 1]; nothing is clipped to them.
+        """
+        obs = {}
+        for field in self.fields:
+            if not field.key or field.path[0] == "next_state":
+                continue
+            if field.key in obs:
+                raise SpecError(f"transitions: two arrays would be stored as {field.key!r}")
+            if field.key.startswith(EXTRA):
+                obs[field.key] = ObsSpec(field.key, (_raw(flat[field.path]).shape[1],), "|u1")
+            else:
+                obs[field.key] = ObsSpec(field.key, field.shape, _numeric(flat[field.path], field.name).dtype.str)
+        shape = self._field("action").shape
+        shape = shape if len(shape) in (1, 2) else (int(np.prod(shape, dtype=np.int64)),)
+        bound = (1.0,) * shape[-1]
+        window = self._window()
+        action = ActionSpec(shape, tuple(-b for b in bound), bound)
+        return TransitionSpec(tuple(obs[k] for k in sorted(obs)), action, window, "chunk" if window > 1 else "steps")
+
+    def block(self, flat: Mapping[tuple[str, ...], Any], spec: TransitionSpec) -> Block:
+        """A flattened batch as one block of rows with two frames each.
+
+        Raises:
+            SpecError: naming the array that differs from the layout.
+        """
+        self._check(flat)
+        values = {"/".join(path): v for path, v in flat.items()}
+        n = len(next(iter(values.values())))
+        rows = np.zeros(n, spec.row_dtype)
+        rows["obs"][:, 0] = np.arange(n)
+        rows["next_obs"][:, 0] = np.arange(n, 2 * n)
+        rows["action"] = _numeric(values["action"], "action").reshape(n, *spec.action.shape)
+        rows["rewards"] = _numeric(values["reward"], "reward").reshape(n, spec.window)
+        rows["steps"] = self._steps(values, spec.window)
+        rows["terminated"] = _flag(values, "terminated" if "terminated" in values else "done")
+        if "truncated" in values:
+            rows["truncated"] = _flag(values, "truncated")
+        frames = {}
+        for field in self.fields:
+            if not field.key or field.path[0] == "next_state":
+                continue
+            if field.key.startswith(EXTRA):
+                data = _raw(flat[field.path])
+                frames[field.key] = np.concatenate([data, np.zeros_like(data)])
+            else:
+                after = flat[("next_state", *field.path[1:])]
+                frames[field.key] = np.concatenate([_numeric(flat[field.path], field.name), _numeric(after, field.name)])
+        return Block(rows, frames)
+
+    def unpack(self, batch: Batch) -> dict[str, Any]:
+        """A sampled batch in the form, dtypes and library of the first plain batch."""
+        columns = {name: batch.rows[name] for name in ("action", "terminated", "truncated")}
+        columns["reward"], columns["done"] = batch.rows["rewards"], batch.rows["terminated"]
+        out: dict[str, Any] = {}
+        for field in self.fields:
+            shape = (len(batch), *field.shape)
+            if field.key.startswith(EXTRA):
+                value = _from_raw(batch.obs[field.key], field.dtype, shape)
+            else:
+                source = batch.next_obs if field.path[0] == "next_state" else batch.obs
+                data = source[field.key] if field.key else columns[field.path[0]]
+                value = _from_numeric(data.reshape(shape), field.dtype)
+            node = out
+            for part in field.path[:-1]:
+                node = node.setdefault(part, {})
+            node[field.path[-1]] = value
+        return out
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Plain values for a manifest."""
+        return [asdict(field) for field in self.fields]
+
+    @classmethod
+    def from_list(cls, data: list[dict[str, Any]]) -> PlainLayout:
+        """Rebuild from :meth:`to_list`."""
+        return cls(tuple(PlainField(tuple(f["path"]), f["key"], f["dtype"], tuple(f["shape"])) for f in data))
+
+    def _field(self, name: str) -> PlainField:
+        return next(f for f in self.fields if f.name == name)
+
+    def _window(self) -> int:
+        shape = self._field("reward").shape
+        if len(shape) > 1:
+            raise SpecError(f"transitions.reward: {shape} a row, expected one number or one a step")
+        return shape[0] if shape else 1
+
+    def _steps(self, values: Mapping[str, Any], window: int) -> Any:
+        """Executed steps of each row: what the response mask marks where rewards are given step by step."""
+        mask = values.get("response_mask")
+        if window == 1 or mask is None or tuple(mask.shape[1:]) != (window,):
+            return window
+        marked = _numeric(mask, "response_mask") != 0
+        if (marked[:, 1:] & ~marked[:, :-1]).any() or not marked[:, 0].all():
+            raise SpecError("transitions.response_mask: the marked steps must be the first ones, and at least one")
+        return marked.sum(axis=1)
+
+    def _check(self, flat: Mapping[tuple[str, ...], Any]) -> None:
+        known = {f.path: f for f in self.fields}
+        for path in [p for p in known if p not in flat] + [p for p in flat if p not in known]:
+            raise SpecError(f"transitions.{'/'.join(path)}: {'missing' if path in known else 'not'} in the first batch's keys")
+        for path, value in flat.items():
+            field = known[path]
+            if tuple(value.shape[1:]) != field.shape:
+                raise SpecError(f"transitions.{field.name}: {tuple(value.shape[1:])} a row, the first batch had {field.shape}")
+            if field.key.startswith(EXTRA) and _dtype_name(value) != field.dtype:
+                raise SpecError(f"transitions.{field.name}: {_dtype_name(value)}, the first batch had {field.dtype}")
+
+
+def flatten(transitions: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Path -> array (torch tensors detached and on the CPU), all with the same first axis, without rows whose ``valids`` is 0.
+
+    Raises:
+        SpecError: naming the array that is not one, or has another number of rows.
+    """
+    flat: dict[tuple[str, ...], Any] = {}
+    _walk(transitions, (), flat)
+    first = next(iter(flat.items()), None)
+    if first is None:
+        raise SpecError("transitions: empty")
+    for path, value in flat.items():
+        if not value.ndim or len(value) != len(first[1]):
+            raise SpecError(
+                f"transitions.{'/'.join(path)}: shape {tuple(value.shape)}, but {'/'.join(first[0])} has {len(first[1])} rows"
+            )
+    valids = flat.get(("valids",))
+    if valids is None or not len(valids):
+        return flat
+    keep = np.flatnonzero((_numeric(valids, "valids") != 0).reshape(len(valids), -1).any(axis=1))
+    return flat if len(keep) == len(valids) else {path: v[keep] for path, v in flat.items()}
+
+
+def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, ...], Any]) -> None:
+    for name, value in node.items():
+        here = (*path, str(name))
+        if isinstance(value, Mapping):
+            _walk(value, here, out)
+        elif _is_torch(value):
+            out[here] = value.detach().cpu()
+        else:
+            array = np.asarray(value)
+            if array.dtype.hasobject:
+                raise SpecError(f"transitions.{'/'.join(here)}: Python objects cannot be stored, got {type(value).__name__}")
+            out[here] = array
+
+
+def _check_keys(flat: Mapping[tuple[str, ...], Any]) -> None:
+    names = ["/".join(path) for path in flat]
+    for wanted in ("action", "reward"):
+        if (wanted,) not in flat:
+            raise SpecError(f"transitions.{wanted}: missing, or not one array; got {names}")
+    if ("done",) not in flat and ("terminated",) not in flat:
+        raise SpecError(f"transitions.done: missing, and there is no 'terminated' either; got {names}")
+    if ("truncated",) in flat and ("terminated",) not in flat:
+        raise SpecError("transitions.terminated: missing; beside 'truncated', 'done' does not say which end it means")
+    state, after = ({p[1:]: v.shape[1:] for p, v in flat.items() if p[0] == root} for root in ("state", "next_state"))
+    if not state or state != after:
+        raise SpecError(f"transitions.next_state: {after}, expected the keys and shapes of state: {state}")
+
+
+def _fit(spec: TransitionSpec, derived: TransitionSpec) -> None:
+    """Refuse a batch that a pool with a given spec cannot store."""
+    if spec.stack != 1:
+        raise SpecError(f"spec.stack: {spec.stack}; plain dictionaries carry whole observations, they need stack 1")
+    different = differences(_stored(spec), _stored(derived), "spec")
+    if different:
+        raise SpecError(f"the batch does not fit the pool's spec (the pool's first): {'; '.join(different)}")
+
+
+def _stored(spec: TransitionSpec) -> dict[str, Any]:
+    obs = {o.key: {"shape": o.shape, "dtype": o.dtype} for o in spec.obs}
+    return {"obs": obs, "action": spec.action.shape, "window": spec.window}
+
+
+def _key(path: tuple[str, ...], bare: str) -> str:
+    """Observation key that stores the array at ``path``."""
+    if path[0] in ("state", "next_state"):
+        return "/".join(path[1:]) or bare
+    return EXTRA + "/".join(path)
+
+
+def _stacked(spec: TransitionSpec, obs: ObsSpec) -> tuple[int, ...]:
+    return obs.shape if spec.stack == 1 else (spec.stack, *obs.shape)
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # only a caller that has imported torch can hold a tensor
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _dtype_name(value: Any) -> str:
+    return str(value.dtype) if _is_torch(value) else value.dtype.str
+
+
+def _numeric(value: Any, name: str) -> Array:
+    """The array as one of the dtypes that a frame may have: floats as float32, others unchanged."""
+    if _is_torch(value):
+        value = (value.float() if value.is_floating_point() else value).numpy()
+    array: Array = np.asarray(value)
+    if array.dtype.kind == "f":
+        return array.astype("<f4", copy=False)
+    if array.dtype.str not in FRAME_DTYPES:
+        raise SpecError(f"transitions.{name}: dtype {array.dtype} cannot be stored; expected floats or one of {FRAME_DTYPES}")
+    return array
+
+
+def _flag(values: Mapping[str, Any], name: str) -> Array:
+    flag = _numeric(values[name], name).reshape(len(values[name]), -1)
+    if flag.shape[1] != 1 or not ((flag == 0) | (flag == 1)).all():
+        raise SpecError(f"transitions.{name}: expected one 0 or 1 a row, got {flag.shape[1]} values a row")
+    return flag[:, 0]
+
+
+def _raw(value: Any) -> Array:
+    """``(n, bytes of one row)`` uint8."""
+    n = len(value)
+    if _is_torch(value):
+        data: Array = value.contiguous().reshape(n, -1).view(sys.modules["torch"].uint8).numpy()
+        return data
+    return np.ascontiguousarray(value).reshape(n, -1).view("|u1")
+
+
+def _from_raw(data: Array, dtype: str, shape: tuple[int, ...]) -> Any:
+    if not dtype.startswith(_TORCH):
+        return data.view(dtype).reshape(shape)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise PoolError(f"the pool holds {dtype} arrays; import torch before sampling them")
+    return torch.from_numpy(data).view(getattr(torch, dtype[len(_TORCH) :])).reshape(shape)
+
+
+def _from_numeric(data: Array, dtype: str) -> Any:
+    if not dtype.startswith(_TORCH):
+        return np.ascontiguousarray(data).astype(dtype, copy=False)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return np.ascontiguousarray(data)
+    return torch.from_numpy(np.ascontiguousarray(data)).to(getattr(torch, dtype[len(_TORCH) :]))

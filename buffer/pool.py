@@ -1,0 +1,441 @@
+"""``SACReplayPool``: the pool as everyone sees it. One lock around one store; the plain face; snapshots; the owner's lock."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from headrace.buffer import manifest, snapshot
+from headrace.buffer.config import PoolConfig
+from headrace.buffer.files import Field
+from headrace.buffer.lock import PoolLock
+from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
+from headrace.buffer.reader import row_digests
+from headrace.buffer.sampler import UniformSampler
+from headrace.buffer.store import Inserted, Store
+from headrace.common.batch import Batch
+from headrace.common.block import Block
+from headrace.common.config import dump, load, replace
+from headrace.common.errors import ConfigError, PoolDamaged, PoolError, SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.common.statistics import ObsStatistics
+
+Array = np.ndarray[Any, Any]
+_DUMP_ROWS = 256
+_DUMP_BYTES = 16 << 20
+
+
+class SACReplayPool:
+    """The newest ``capacity`` transitions; inserts, samples, keeps and restores them.
+
+    Safe for threads: each public call is atomic. With a path one process owns the directory, and what was inserted survives
+    a SIGKILL of that process at any instruction; without one the rows are in anonymous memory.
+
+    Args:
+        capacity: rows kept; takes the place of ``config.capacity``.
+        path: directory of the mapped files, made when missing; opened when it holds a pool.
+        spec: columns of the rows; without one the directory, the first plain batch or the loaded snapshot fixes it.
+        config: sizes; None takes those of an existing directory, and the defaults for a new one.
+        rng: draws batches; None seeds one from the operating system.
+
+    Raises:
+        PoolLocked: another owner lives; names its pid.
+        ConfigError, SpecError: the directory holds a pool with another config or spec; names field and both values.
+        NoSpace: the pool does not fit; says how much is needed and free.
+        PoolDamaged: names the file.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        path: Path | None = None,
+        spec: TransitionSpec | None = None,
+        config: PoolConfig | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._sampler = UniformSampler(np.random.default_rng() if rng is None else rng)
+        self._path = None if path is None else Path(path)
+        self._plain: PlainLayout | None = None
+        self._store: Store | None = None
+        self._closed = False
+        self._owner: PoolLock | None = None
+        self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
+        if self._path is not None:
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._owner = PoolLock(self._path)
+        try:
+            found = None if self._path is None else manifest.read(self._path)
+            if self._path is not None and found is not None:
+                self._reopen(self._path, found, spec, config is not None)
+            elif spec is not None:
+                self._create(spec)
+        except BaseException:
+            self._release()
+            raise
+
+    def _create(self, spec: TransitionSpec) -> Store:
+        extra = {"plain": None if self._plain is None else self._plain.to_list()}
+        self._store = Store.create(spec, self.config, self._path, extra)
+        return self._store
+
+    def _reopen(self, path: Path, found: Mapping[str, Any], spec: TransitionSpec | None, configured: bool) -> None:
+        stored = load(PoolConfig, found["config"], f"{path}: pool")
+        if not configured:
+            self.config = replace(stored, capacity=self.config.capacity)
+        for name, kept in dump(stored).items():
+            value = dump(self.config)[name]
+            if kept != value:
+                raise ConfigError(
+                    f"pool.{name}: {value}, but {path} was made with {kept}; set that, or choose another directory"
+                )
+        kept_spec = TransitionSpec.from_dict(found["spec"])
+        different = [] if spec is None else spec.differences(kept_spec)
+        if different:
+            raise SpecError(f"{path} holds rows of another spec (ours first): {'; '.join(different)}")
+        self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
+        self._store = Store.open(kept_spec, self.config, path, uuid.UUID(hex=found["uuid"]))
+
+    # ---- state that anyone may read
+
+    @property
+    def spec(self) -> TransitionSpec | None:
+        """Columns of the rows; None until something fixes them."""
+        return None if self._store is None else self._store.spec
+
+    @property
+    def size(self) -> int:
+        """Live rows."""
+        with self._lock:
+            return self.head - self.tail
+
+    @property
+    def head(self) -> int:
+        """Id after the newest row, which is also the number of rows ever committed."""
+        return 0 if self._store is None else self._store.segment.head
+
+    @property
+    def tail(self) -> int:
+        """Id of the oldest live row."""
+        return 0 if self._store is None else self._store.segment.tail
+
+    @property
+    def env_steps(self) -> int:
+        """Executed env steps that all rows ever committed account for."""
+        return 0 if self._store is None else self._store.ledger.env_steps
+
+    @property
+    def updates(self) -> int:
+        """Optimiser updates granted."""
+        return 0 if self._store is None else self._store.header[Field.UPDATES]
+
+    @property
+    def epoch(self) -> int:
+        """Raised durably at every open and load: ids of an earlier epoch are void."""
+        return 0 if self._store is None else self._store.header[Field.EPOCH]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def counters(self) -> dict[str, int]:
+        """Counts since the pool was made; accepted = live + evicted + retired."""
+        with self._lock:
+            store = self._store
+            retired = 0 if store is None else store.segment.retired
+            return {
+                "rows_accepted": self.head,
+                "rows_live": self.size,
+                "rows_evicted": self.tail - retired,
+                "rows_retired": retired,
+                "rows_duplicate": 0 if store is None else store.header[Field.DUPLICATES],
+                "rows_rejected": 0 if store is None else store.ledger.rejected,
+                "lost_before": 0 if store is None else store.ledger.lost_before,
+                "env_steps": self.env_steps,
+                "updates": self.updates,
+            }
+
+    def info(self) -> dict[str, Any]:
+        """Sizes in rows, frames and bytes, and identity."""
+        with self._lock:
+            out = {"path": None if self._path is None else str(self._path), "size": self.size, **dump(self.config)}
+            if self._store is None:
+                return out
+            store, sizes = self._store, self._store.segment.sizes
+            return {
+                **out,
+                "uuid": store.files.pool_id.hex,
+                "epoch": self.epoch,
+                "owner": store.header[Field.OWNER],
+                "spec": store.spec.fingerprint(),
+                "nbytes": store.files.nbytes,
+                "row_slots": sizes.row_slots,
+                "row_nbytes": store.spec.row_dtype.itemsize,
+                "frame_slots": sizes.frame_slots,
+                "frame_nbytes": store.spec.frame_nbytes,
+                "actors": len(store.ledger.actors),
+            }
+
+    # ---- rows in and out
+
+    def insert(self, block: Block, actor: str, stream: int, first_seq: int) -> Inserted:
+        """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
+
+        Rows that the ledger knows are dropped; a gap in front is counted. A block larger than ``max_block_rows`` takes several
+        commits, one larger than the capacity leaves its newest rows; all of it may be acknowledged.
+
+        Raises:
+            BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
+                ``stream-closed``, ``actor-name``, ``actor-limit``.
+            PoolError: closed, or no spec yet.
+        """
+        with self._lock:
+            return self._open().insert(block, actor, stream, first_seq)
+
+    def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
+        """Move the cursor of a stream past ``rows`` refused rows, and count those that are new as rejected."""
+        with self._lock:
+            self._open().reject(actor, stream, first_seq, rows)
+
+    def actors(self) -> list[str]:
+        """Every actor that the ledger knows, by the index that rows hold."""
+        with self._lock:
+            return [] if self._store is None else self._store.ledger.actors
+
+    def admit(self, actor: str) -> None:
+        """Say before its first block whether an actor can have a place in the ledger.
+
+        Raises:
+            BlockRefused: reason ``actor-name`` or ``actor-limit``.
+        """
+        with self._lock:
+            self._open().ledger.admit(actor)
+
+    def last_seq(self, actor: str, stream: int) -> int:
+        """Last committed seq of a stream; 0 when there is none.
+
+        Raises:
+            BlockRefused: reason ``stream-closed``.
+        """
+        with self._lock:
+            return 0 if self._store is None else self._store.ledger.last(actor, stream)
+
+    def streams(self, actor: str) -> dict[int, int]:
+        """Open streams of an actor -> last committed seq."""
+        with self._lock:
+            return {} if self._store is None else self._store.ledger.streams(actor)
+
+    def sample(self, batch_size: int, rng: np.random.Generator | None = None) -> Batch:
+        """A batch of distinct live rows, each equally likely.
+
+        Args:
+            batch_size: B.
+            rng: draws instead of the pool's own generator.
+
+        Raises:
+            PoolTooSmall: names B and the live rows.
+        """
+        with self._lock:
+            self._check_not_closed()
+            ids = self._sampler.draw(self.tail, self.head, batch_size, rng)
+            return self._open().segment.reader.gather(ids)
+
+    def gather(self, ids: Array, out: Batch | None = None) -> Batch:
+        """The rows ``ids``, ``(B,)`` int64, into ``out`` when given.
+
+        Raises:
+            PoolError: an id is not, or no longer, live.
+        """
+        with self._lock:
+            store = self._open()
+            if len(ids) and not (self.tail <= ids.min() and ids.max() < self.head):
+                raise PoolError(f"row ids {ids.min()} to {ids.max()} were asked for, live are [{self.tail}, {self.head})")
+            return store.segment.reader.gather(ids, out)
+
+    def statistics(self) -> ObsStatistics:
+        """Moments of the float observations, over the newest frame of each row ever committed."""
+        with self._lock:
+            return ObsStatistics() if self._store is None else self._store.statistics.result()
+
+    def grant_updates(self, n: int) -> int:
+        """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total."""
+        with self._lock:
+            header = self._open().header
+            total = header[Field.UPDATES] + n
+            header[Field.UPDATES] = total
+            return total
+
+    def dump(self, start: int | None = None, stop: int | None = None) -> Iterator[dict[str, Any]]:
+        """Live rows of ``[start, stop)`` in id order, while others go on inserting.
+
+        Yields:
+            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``digest`` (see :func:`row_digests`).
+        """
+        low = self.tail if start is None else start
+        high = self.head if stop is None else stop
+        while True:
+            with self._lock:
+                low, high = max(low, self.tail), min(high, self.head)
+                if low >= high:
+                    return
+                store = self._open()
+                chunk = _DUMP_BYTES // (2 * store.spec.stack * store.spec.frame_nbytes)
+                batch = store.segment.reader.gather(np.arange(low, min(high, low + max(1, min(chunk, _DUMP_ROWS)))))
+                actors = store.ledger.actors
+            for i, digest in enumerate(row_digests(batch)):
+                row = {name: int(batch.rows[name][i]) for name in ("stream", "seq", "episode", "t")}
+                yield {"id": int(batch.ids[i]), "actor": actors[batch.rows["actor"][i]], **row, "digest": digest}
+            low += len(batch)
+
+    # ---- plain dictionaries
+
+    def add_batch(self, transitions: Mapping[str, Any]) -> None:
+        """Append plain transitions: ``state, action, reward, next_state`` and ``done`` or ``terminated``/``truncated``.
+
+        Values are numpy arrays or torch tensors with rows first, states possibly nested dicts of them. Further keys are kept
+        and come back with their dtype and shape; rows whose ``valids`` is 0 are left out.
+
+        Raises:
+            SpecError: naming the key that is missing, unknown, or of another shape than in the first batch.
+            BlockRefused: a value is not finite.
+        """
+        with self._lock:
+            self._check_not_closed()
+            flat = flatten(transitions)
+            if not len(next(iter(flat.values()))):
+                return
+            if self._plain is None:
+                self._plain = PlainLayout.of_batch(flat, self.spec)
+            try:
+                store = self._store or self._create(self._plain.spec(flat))
+                block = self._plain.block(flat, store.spec)
+                store.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1)
+            except BaseException:
+                if self._store is None:
+                    self._plain = None
+                raise
+
+    def sample_batch(self, batch_size: int) -> dict[str, Any]:
+        """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors."""
+        with self._lock:
+            batch = self.sample(batch_size)
+            return (self._plain or PlainLayout.of_spec(self._open().spec)).unpack(batch)
+
+    def insert_and_resample(self, new_data: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
+        """:meth:`add_batch`, then :meth:`sample_batch`, with nothing of another thread in between."""
+        with self._lock:
+            self.add_batch(new_data)
+            return self.sample_batch(batch_size)
+
+    # ---- snapshots
+
+    def save(self, path: str | Path, progress: snapshot.Progress | None = None) -> None:
+        """Write the live rows, ledger, counters, statistics and sampler state into directory ``path``.
+
+        Complete or invisible: an earlier snapshot there stays until the new one is whole. Other calls wait meanwhile.
+
+        Args:
+            path: a directory of its own.
+            progress: called with bytes written and bytes in all.
+        """
+        with self._lock:
+            snapshot.write(Path(path), self._body(), self._open().columns(), progress)
+
+    def load(self, path: str | Path) -> bool:
+        """Hold what the snapshot at ``path`` holds, in place of everything.
+
+        This pool's config wins: a smaller pool keeps the newest rows, a larger one goes on filling.
+
+        Returns:
+            False when there is no snapshot.
+
+        Raises:
+            PoolDamaged: names the file; the pool is as it was.
+            SpecError, ConfigError: it does not fit this pool; the pool is as it was.
+        """
+        found = snapshot.read(Path(path))
+        if found is None:
+            return False
+        body, arrays = found
+        self.set_state({**body, "arrays": arrays})
+        return True
+
+    @classmethod
+    def from_path(cls, path: str | Path, rng: np.random.Generator | None = None) -> SACReplayPool:
+        """A pool in anonymous memory with the sizes, spec and rows of the snapshot at ``path``.
+
+        Raises:
+            PoolError: there is no snapshot.
+        """
+        body = manifest.read(Path(path))
+        if body is None:
+            raise PoolError(f"{path}: there is no snapshot")
+        config = load(PoolConfig, body["config"], f"{path}: pool")
+        pool = cls(config.capacity, config=config, rng=rng)
+        pool.load(path)
+        return pool
+
+    def _body(self) -> dict[str, Any]:
+        plain = None if self._plain is None else self._plain.to_list()
+        return {**self._open().body(), "config": dump(self.config), "plain": plain, "sampler": self._sampler.get_state()}
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything the pool holds: plain values, and ``arrays`` (copies) by the file name that a snapshot gives them."""
+        with self._lock:
+            return {**self._body(), "arrays": {name: column.whole() for name, column in self._open().columns().items()}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take a state of :meth:`get_state`, as :meth:`load` does."""
+        with self._lock:
+            self._check_not_closed()
+            try:
+                spec = TransitionSpec.from_dict(state["spec"])
+                plain = None if state["plain"] is None else PlainLayout.from_list(state["plain"])
+                self._sampler.check_state(state["sampler"])
+                self._plain = plain if self._store is None else self._plain or plain
+                (self._store or self._create(spec)).restore(state, state["arrays"])
+                self._sampler.set_state(state["sampler"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether rings, ledger, statistics and sampler agree; looks at every live row."""
+        with self._lock:
+            return (True, "") if self._store is None else self._store.check_valid()
+
+    # ---- end
+
+    def close(self) -> None:
+        """Unmap the files and let the next owner in; harmless when called twice."""
+        with self._lock:
+            if self._store is not None and not self._closed:
+                self._store.close()
+            self._closed = True
+            self._release()
+
+    def __enter__(self) -> SACReplayPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _release(self) -> None:
+        self._store = None
+        if self._owner is not None:
+            self._owner.release()
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise PoolError("the pool is closed")
+
+    def _open(self) -> Store:
+        self._check_not_closed()
+        if self._store is None:
+            raise PoolError("the pool has no spec yet; give one, add a plain batch, or load a snapshot")
+        return self._store

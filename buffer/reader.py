@@ -1,0 +1,74 @@
+"""The read side of the pool: row ids in, whole transitions out. Needs only the arrays, not the pool that writes them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from headrace.buffer.files import PoolFiles
+from headrace.common.batch import Batch
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+
+
+class Reader:
+    """Gathers rows and their frames out of the rings.
+
+    It looks at no header: whoever calls it holds the pool's lock, or checks epoch and tail after the gather.
+    """
+
+    def __init__(self, spec: TransitionSpec, files: PoolFiles) -> None:
+        self.spec = spec
+        # One move per row instead of one per field: the structured type is put back on the small copy.
+        self._rows = files.rows.view(f"V{files.rows.itemsize}")
+        self._outcome = files.outcome
+        self._frames = files.frames
+        self._row_slots = len(files.rows)
+        self._frame_slots = len(next(iter(files.frames.values())))
+
+    def gather(self, ids: Array, out: Batch | None = None) -> Batch:
+        """The rows ``ids``, ``(B,)`` int64, with their observations.
+
+        Args:
+            ids: absolute row ids, all of them live.
+            out: arrays of an earlier batch of B rows to write into; fresh ones without it.
+        """
+        slots = ids % self._row_slots
+        rows = self._rows.take(slots, mode="clip", out=None if out is None else out.rows.view(self._rows.dtype))
+        rows = rows.view(self.spec.row_dtype)
+        rows["outcome"] = self._outcome.take(slots)
+        obs = self._gather_frames(rows["obs"], None if out is None else out.obs)
+        next_obs = self._gather_frames(rows["next_obs"], None if out is None else out.next_obs)
+        return Batch(ids, rows, obs, next_obs)
+
+    def _gather_frames(self, ids: Array, out: dict[str, Array] | None) -> dict[str, Array]:
+        slots = ids % self._frame_slots
+        if self.spec.stack == 1:
+            slots = slots[:, 0]
+        if out is None:
+            return {key: ring.take(slots, axis=0, mode="clip") for key, ring in self._frames.items()}
+        for key, ring in self._frames.items():
+            ring.take(slots, axis=0, mode="clip", out=out[key])
+        return out
+
+
+def row_digests(batch: Batch) -> list[str]:
+    """8-byte hex digest of each row's own content.
+
+    BLAKE2b over action, rewards, steps, both flags, and the bytes of obs and next_obs, key by key in sorted order. Ids,
+    slots, identity and labels stay out, so the same transition has the same digest in any pool.
+    """
+    rows = batch.rows
+    parts = [np.ascontiguousarray(rows[name]) for name in ("action", "rewards", "steps", "terminated", "truncated")]
+    for key in sorted(batch.obs):
+        parts += [np.ascontiguousarray(batch.obs[key]), np.ascontiguousarray(batch.next_obs[key])]
+    out = []
+    for i in range(len(batch)):
+        digest = hashlib.blake2b(digest_size=8)
+        for part in parts:
+            digest.update(part[i].tobytes())
+        out.append(digest.hexdigest())
+    return out

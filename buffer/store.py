@@ -1,0 +1,272 @@
+"""One open pool: rings, ledger and statistics, moved together so that a kill at any instant leaves them in step.
+
+Rules: a table change of the ledger is stamped before the first row that needs it is committed; the tail never passes the
+older stamp; what a stamp does not cover is replayed from the rows themselves at open.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.buffer import files as pool_files
+from headrace.buffer.config import PoolConfig
+from headrace.buffer.files import Field, PoolFiles
+from headrace.buffer.ledger import ENTRY, Ledger
+from headrace.buffer.ring import geometry
+from headrace.buffer.segment import Segment
+from headrace.buffer.snapshot import Column
+from headrace.buffer.statistics import RunningStatistics
+from headrace.common.block import Block
+from headrace.common.config import dump
+from headrace.common.errors import BlockRefused, PoolDamaged, SpecError
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+MAX_SEQ = 1 << 48  # gaps add up in 63 bits
+STAMP_ROWS = 16384  # at most this many rows are replayed at open, beyond one block
+COPY_ROWS = 4096
+STATISTICS = "statistics.npy"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What became of one block.
+
+    Attributes:
+        rows: rows committed.
+        duplicates: rows dropped because the ledger knows them.
+        lost_before: rows that a gap in front of the block says were never sent.
+        last_seq: last committed seq of the stream, what may be acknowledged.
+        env_steps: executed env steps that the committed rows account for.
+    """
+
+    rows: int
+    duplicates: int
+    lost_before: int
+    last_seq: int
+    env_steps: int
+
+
+class Store:
+    """The parts of one pool with a fixed spec."""
+
+    def __init__(self, spec: TransitionSpec, config: PoolConfig, files: PoolFiles) -> None:
+        self.spec = spec
+        self.ledger = Ledger(config.max_actors)
+        self.statistics = RunningStatistics(spec)
+        self.files = files
+        self.header = files.header
+        files.begin(int.from_bytes(os.urandom(7), "little"))
+        if self.header[Field.RESTORING]:
+            self._forget()
+        self.segment = Segment(spec, geometry(spec, config), files)
+
+    @classmethod
+    def create(cls, spec: TransitionSpec, config: PoolConfig, directory: Path | None, extra: Mapping[str, Any]) -> Store:
+        """A new, empty store; in ``directory``, whose manifest also keeps ``extra``, or in anonymous memory.
+
+        Raises:
+            NoSpace: it does not fit.
+        """
+        sizes, payload = geometry(spec, config), _payload_size(spec, config)
+        if directory is None:
+            files = pool_files.anonymous(spec, sizes, payload)
+        else:
+            files = pool_files.create(directory, spec, sizes, payload)
+        store = cls(spec, config, files)
+        store._stamp_both()
+        if directory is not None:
+            pool_files.publish(directory, files.pool_id, {"spec": spec.to_dict(), "config": dump(config), **extra})
+        return store
+
+    @classmethod
+    def open(cls, spec: TransitionSpec, config: PoolConfig, directory: Path, pool_id: uuid.UUID) -> Store:
+        """The store that ``directory`` holds, with everything that was ever acknowledged.
+
+        Raises:
+            PoolDamaged: naming the file.
+        """
+        files = pool_files.open_existing(directory, spec, geometry(spec, config), _payload_size(spec, config), pool_id)
+        store = cls(spec, config, files)
+        store._recover()
+        return store
+
+    def insert(self, block: Block, actor: str, stream: int, first_seq: int) -> Inserted:
+        """Commit the rows of ``block`` that the ledger does not know; see ``SACReplayPool.insert``."""
+        block.check(self.spec)
+        n = block.n_rows
+        if not 1 <= first_seq <= MAX_SEQ - n:
+            raise BlockRefused("sequence", f"first seq {first_seq} is not in [1, 2**48)")
+        last = self.ledger.last(actor, stream)
+        known = min(n, max(0, last + 1 - first_seq))
+        if known:
+            self.header[Field.DUPLICATES] += known
+            if known == n:
+                return Inserted(0, n, 0, last, 0)
+        index = self.ledger.find(actor, stream)
+        if index is None:
+            index = self.ledger.open(actor, stream)
+            self._stamp()
+        lost, steps = self.ledger.lost_before, self.ledger.env_steps
+        seq = first_seq + known
+        for part in self.segment.parts(block, known):
+            self._commit(part, index, stream, seq)
+            seq += part.n_rows
+        return Inserted(n - known, known, self.ledger.lost_before - lost, seq - 1, self.ledger.env_steps - steps)
+
+    def _commit(self, block: Block, index: int, stream: int, seq: int) -> None:
+        segment, n = self.segment, block.n_rows
+        floor = segment.room_for(block)
+        tail = max(floor, segment.head + n - segment.sizes.capacity)
+        while tail > self.files.stamps.older:
+            self._stamp()
+        if floor > segment.tail:
+            segment.retire(floor)
+        segment.commit(block, index, stream, seq)
+        self.ledger.advance(index, stream, seq + n - 1, n, self.spec.fresh_steps(block.rows))
+        self.statistics.add(block.frames, block.rows["obs"][:, -1])
+        if segment.head - self.files.stamps.newest >= STAMP_ROWS:
+            self._stamp()
+
+    def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
+        """Pass over refused rows; see ``SACReplayPool.reject``."""
+        last = first_seq + rows - 1
+        try:
+            new = min(rows, last - self.ledger.last(actor, stream))
+            if new > 0 and first_seq >= 1 and last < MAX_SEQ:
+                self.ledger.reject(self.ledger.open(actor, stream), stream, last, new)
+        except BlockRefused:
+            self.ledger.rejected += rows  # there is no cursor that could move
+        self._stamp()  # no row holds this, so no replay could tell
+
+    def close(self) -> None:
+        """Stamp, so that the next open replays nothing."""
+        self._stamp()
+
+    def _stamp(self) -> None:
+        self.files.stamps.write(self.segment.head, self.ledger.encode() + self.statistics.encode())
+
+    def _stamp_both(self) -> None:
+        self._stamp()
+        self._stamp()
+
+    def _recover(self) -> None:
+        segment = self.segment
+        stamp = self.files.stamps.read(segment.tail, segment.head)
+        size = Ledger.nbytes(self.ledger.max_actors)
+        self.ledger.decode(stamp.payload[:size])
+        self.statistics.decode(stamp.payload[size:])
+        for rows in self._rows(stamp.head):
+            self.ledger.replay(rows, self.spec)
+            self.statistics.add(segment.frames, segment.newest_obs(rows))
+
+    def _forget(self) -> None:
+        """Start empty: the last owner died while it loaded a snapshot over this pool."""
+        _log.warning("pool %s: the last owner died while it loaded a snapshot; starting empty", self.files.pool_id)
+        kept = (Field.MAGIC, Field.FORMAT, Field.UUID_LOW, Field.UUID_HIGH, Field.EPOCH, Field.NONCE, Field.OWNER)
+        for field in Field:
+            if field not in (*kept, Field.CAPACITY, Field.REACH, Field.RESTORING):
+                self.header[field] = 0
+        for _ in range(2):
+            self.files.stamps.write(0, self.ledger.encode() + self.statistics.encode())
+        self.header[Field.RESTORING] = 0
+
+    def _rows(self, start: int) -> Iterator[Array]:
+        """Copies of the live rows from ``start`` on, a bounded number at a time."""
+        head = self.segment.head
+        for low in range(start, head, COPY_ROWS):
+            yield self.segment.rows(low, min(low + COPY_ROWS, head))
+
+    def body(self) -> dict[str, Any]:
+        """The plain values of the store's state."""
+        return {
+            "spec": self.spec.to_dict(),
+            "numbers": {
+                **self.segment.numbers(),
+                **self.ledger.counters(),
+                "counted": self.statistics.get_state()["count"],
+            },
+        }
+
+    def columns(self) -> dict[str, Column]:
+        """The arrays of the store's state: file name -> column, of live rows and their frames only."""
+        segment = self.segment
+        moments = self.statistics.get_state()
+        out = {
+            pool_files.ROWS: Column(self.spec.row_dtype, (segment.head - segment.tail,), self._rows(segment.tail)),
+            pool_files.LEDGER_TABLE: Column.of(self.ledger.get_state()["entries"]),
+            STATISTICS: Column.of(np.stack([moments["mean"], moments["m2"]])),
+        }
+        count = segment.frame_head - segment.first_frame()
+        for o in self.spec.obs:
+            out[pool_files.frame_file(o.key)] = Column(np.dtype(o.dtype), (count, *o.shape), segment.frame_pieces(o.key))
+        return out
+
+    def restore(self, body: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Hold the newest rows of another store's :meth:`body` and arrays in place of everything.
+
+        Raises:
+            SpecError: naming the fields in which the specs differ.
+            ConfigError: more actors than ``max_actors``.
+            PoolDamaged: naming the array that does not fit the rest.
+        """
+        different = self.spec.differences(TransitionSpec.from_dict(body["spec"]))
+        if different:
+            raise SpecError(f"the snapshot has another spec (ours first): {'; '.join(different)}")
+        numbers = {str(name): int(value) for name, value in body["numbers"].items()}
+        rows, frames = self._check_arrays(arrays, numbers)
+        entries, moments = arrays[pool_files.LEDGER_TABLE], arrays[STATISTICS]
+        if entries.dtype != ENTRY or moments.shape != self.columns()[STATISTICS].shape:
+            raise PoolDamaged(f"{pool_files.LEDGER_TABLE}: not a ledger, or {STATISTICS}: not its statistics")
+        self.ledger.require(len(entries))
+        self.header[Field.RESTORING] = 1
+        self.segment.restore(rows, frames, numbers)
+        counters = {name: numbers[name] for name in self.ledger.counters()}
+        self.ledger.set_state({"entries": entries, **counters})
+        self.statistics.set_state({"count": numbers["counted"], "mean": moments[0], "m2": moments[1]})
+        self._stamp_both()
+        self.files.begin(int.from_bytes(os.urandom(7), "little"))
+        self.header[Field.RESTORING] = 0
+
+    def _check_arrays(self, arrays: Mapping[str, Array], numbers: Mapping[str, int]) -> tuple[Array, dict[str, Array]]:
+        missing = sorted(set(self.columns()) - set(arrays))
+        if missing:
+            raise PoolDamaged(f"{missing[0]}: missing from the snapshot")
+        rows = arrays[pool_files.ROWS]
+        frames = {o.key: arrays[pool_files.frame_file(o.key)] for o in self.spec.obs}
+        count = len(next(iter(frames.values())))
+        low, high = numbers["frame_head"] - count, numbers["frame_head"]
+        if rows.dtype != self.spec.row_dtype or rows.ndim != 1 or len(rows) > numbers["head"]:
+            raise PoolDamaged(f"{pool_files.ROWS}: {rows.shape} of {rows.dtype}")
+        for name in ("obs", "next_obs"):
+            if len(rows) and (rows[name].min() < low or rows[name].max() >= high):
+                raise PoolDamaged(f"{pool_files.ROWS}: {name} points outside frames [{low}, {high})")
+        for o in self.spec.obs:
+            if frames[o.key].shape != (count, *o.shape) or frames[o.key].dtype != np.dtype(o.dtype):
+                raise PoolDamaged(f"{pool_files.frame_file(o.key)}: {frames[o.key].shape} of {frames[o.key].dtype}")
+        return rows, frames
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether rings, ledger and statistics are sound and agree; looks at every live row."""
+        for part in (self.segment, self.ledger, self.statistics):
+            valid, why = part.check_valid()
+            if not valid:
+                return valid, why
+        rows = self.segment.rows(self.segment.tail, self.segment.head)
+        identity = np.stack([rows["actor"].astype("<u8"), rows["stream"], rows["seq"]], axis=1)
+        if len(np.unique(identity, axis=0)) != len(rows):
+            return False, "a row is stored twice"
+        return self.ledger.covers(rows)
+
+
+def _payload_size(spec: TransitionSpec, config: PoolConfig) -> int:
+    return Ledger.nbytes(config.max_actors) + RunningStatistics(spec).nbytes()
