@@ -101,7 +101,12 @@ def make_lanes(env: EnvConfig, window: WindowConfig, *, run_seed: int, actor: st
     """Make the lanes of one actor process.
 
     Every episode e resets with ``derive_seed(run_seed, actor, epoch, e)``, autoresets included. A factory that
-    returns a ``VectorEnv`` resets itself, so there only explicit resets are seeded.
+    returns a ``VectorEnv`` resets itself, so there only explicit resets are seeded. An environment with a method
+    ``on_episode(lane, episode)`` is told before each reset which episode it begins (curricula, logs).
+
+    An environment that raises loses one episode of its lane and is made anew; a process of an async lane that dies,
+    or takes longer than ``env.step_timeout_s``, costs one episode of every lane. A sync lane that never returns
+    from a step cannot be interrupted.
 
     Raises:
         EnvError: the environment is unknown, cannot be made, or has spaces that are not supported.

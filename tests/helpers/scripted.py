@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-ENDS = ("terminated", "truncated", "both", "raise", "raise_reset", "die")
+ENDS = ("terminated", "truncated", "both", "raise", "raise_reset", "die", "hang")
+HANG_S = 600.0
 
 
 class ScriptedEnv(gym.Env[Any, Any]):
     """Counts its steps and ends as told; actions change nothing.
 
     Episode e is ``lengths[e % len(lengths)]`` steps long and ends by ``ends[e % len(ends)]``: the flags for the first
-    three; ``raise`` raises in the step after the last complete one, ``die`` ends its process there, ``raise_reset``
-    raises in its reset. The step from t to t+1 has reward t.
+    three; ``raise`` raises in the step after the last complete one, ``die`` ends its process there, ``hang``
+    sleeps there, ``raise_reset`` raises in its reset. The step from t to t+1 has reward t.
 
     Args:
         actor: number written into each observation.
@@ -103,6 +105,8 @@ class ScriptedEnv(gym.Env[Any, Any]):
     def _break(self) -> None:
         if self._end == "die":
             os._exit(7)
+        if self._end == "hang":
+            time.sleep(HANG_S)
         if self._end == "raise":
             raise RuntimeError(f"scripted failure in episode {self._episode} at t = {self._t}")
         raise AssertionError(f"stepped past the end of episode {self._episode}")

@@ -155,6 +155,19 @@ def test_a_worker_that_dies_is_replaced():
     lanes.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
+def test_a_worker_that_hangs_is_replaced(monkeypatch):
+    monkeypatch.setattr("headrace.actor.gym_lanes.CLOSE_S", 0.2)
+    config = scripted(lengths=[2, 1], ends=["hang", "truncated"], vector="async")
+    lanes = made(replace(config, step_timeout_s=1.5))
+    workers = lanes._venv.processes
+    (rows,) = drive(lanes, 5)
+    assert [(r["episode"], r["t"], r["truncated"]) for r in rows] == [(0, 0, 0), (0, 1, 1), (1, 0, 1)]
+    assert lanes.restarts == 1
+    assert not any(worker.is_alive() for worker in workers)
+    lanes.close()
+
+
 def test_every_episode_has_its_own_seed():
     for autoreset in MODES:
         config = replace(scripted(lanes=2, lengths=[1], autoreset=autoreset), id="helpers.seeds:make", kwargs={})
@@ -194,18 +207,26 @@ def test_a_vector_env_must_say_its_mode_and_size():
         made(EnvConfig("helpers.scripted:make_vector", lanes=2, max_episode_steps=5))
 
 
-def test_state_resumes_at_an_episode_boundary():
-    config = scripted(lengths=[2, 3])
+@pytest.mark.parametrize(("autoreset", "calls"), [("next_step", 2), ("next_step", 3), ("same_step", 2), ("disabled", 2)])
+def test_state_resumes_at_an_episode_boundary(autoreset, calls):
+    config = scripted(lengths=[2, 3], autoreset=autoreset)
     whole = made(config)
-    rows = drive(whole, 3)[0]  # episode 0, its reset into episode 1
+    assert whole.get_state() == {"turns": [0], "restarts": 0}
+    rows = drive(whole, calls)[0]  # episode 0, with or without the reset into episode 1
     state = json.loads(json.dumps(whole.get_state()))
     assert state["turns"] == [1]
     resumed = made(config)
     resumed.set_state(state)
-    again = drive(resumed, 5)[0]
-    assert [r["episode"] for r in rows + again] == [0, 0, 1, 1, 1]
+    again = drive(resumed, 3)[0]
+    assert [(r["episode"], r["t"]) for r in rows + again] == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+    whole.step(np.zeros((1, 1), np.float32))
+    whole.step(np.zeros((1, 1), np.float32))
+    assert whole.get_state()["turns"] == [2], "an episode that was begun is not begun again"
+
+
+def test_state_of_other_lanes_is_refused():
     with pytest.raises(EnvError, match="the state holds 1 lanes, env.lanes is 2"):
-        made(scripted(lanes=2)).set_state(state)
+        made(scripted(lanes=2)).set_state({"turns": [1], "restarts": 0})
 
 
 def test_values_that_are_not_finite_pass_to_the_pool():
