@@ -1,4 +1,4 @@
-"""A learner stand-in without torch: draws batches, checks that every row proves itself, publishes tensors that equal their version."""
+"""A learner stand-in without torch: draws batches whose rows must prove themselves and publishes its version."""
 
 from __future__ import annotations
 

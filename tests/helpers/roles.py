@@ -1,0 +1,136 @@
+"""Real role processes for system tests: started by the command line, killed by pid, never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.buffer.query import status
+from headrace.common.errors import DeadlineExceeded
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class Roles:
+    """The processes of one run.
+
+    Args:
+        directory: holds config and logs.
+        config: the run's config.
+    """
+
+    def __init__(self, directory: Path, config: dict[str, Any]) -> None:
+        self.directory = directory
+        self.endpoint = f"tcp://127.0.0.1:{free_port()}"
+        self.run = directory / "run"
+        self.config = directory / "config.yaml"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        base = {"run": {"dir": str(directory), "name": "run"}, "network": {"heartbeat_s": 0.1, "lease_s": 1.0, "connect_s": 60}}
+        self.config.write_text(yaml.safe_dump({**base, **config}))
+
+    def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        """Start ``headrace WORDS`` under ``name``; its output goes to a log file."""
+        return self._start(name, [sys.executable, "-P", "-m", "headrace", *words])
+
+    def buffer(self) -> subprocess.Popen[bytes]:
+        """Start the buffer."""
+        return self.start("buffer", "buffer", str(self.config), "--bind", self.endpoint)
+
+    def actor(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        """Start an actor with this id."""
+        return self.start(name, "actor", str(self.config), "--connect", self.endpoint, "--id", name, *words)
+
+    def canary(self, batch_size: int, publish_every: int, seconds: float) -> subprocess.Popen[bytes]:
+        """Start the stand-in learner."""
+        words = [sys.executable, "-P", "-m", "helpers.canary", self.endpoint, str(batch_size), str(publish_every), str(seconds)]
+        return self._start("canary", words)
+
+    def log(self, name: str) -> str:
+        """What a process has printed."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        self.processes[name].kill()
+        self.processes[name].wait(10)
+
+    def status(self, deadline_s: float = 10.0) -> dict[str, Any]:
+        """The buffer's status."""
+        return status(self.endpoint, deadline_s)
+
+    def wait(self, what: Callable[[dict[str, Any]], bool], deadline_s: float, watch: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Wait until the status satisfies ``what``; processes named in ``watch`` must stay alive meanwhile."""
+        end = time.monotonic() + deadline_s
+        last: dict[str, Any] = {}
+        while time.monotonic() < end:
+            for name in watch:
+                if self.processes[name].poll() is not None:
+                    raise AssertionError(f"{name} ended with {self.processes[name].returncode}:\n{self.log(name)[-2000:]}")
+            with contextlib.suppress(DeadlineExceeded):
+                last = self.status(1.0)
+                if what(last):
+                    return last
+            time.sleep(0.05)
+        logs = "".join(f"\n--- {name}\n{self.log(name)[-800:]}" for name in self.processes)
+        raise AssertionError(f"not within {deadline_s} s; last status {last}{logs}")
+
+    def stop(self) -> dict[str, int]:
+        """SIGTERM all, actors first; exit codes."""
+        order = sorted(self.processes, key=lambda name: name == "buffer")
+        codes = {}
+        for name in order:
+            process = self.processes[name]
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            codes[name] = process.wait(20)
+        return codes
+
+    def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log, env=environment, cwd=self.directory)
+        return self.processes[name]
+
+
+@contextlib.contextmanager
+def roles(directory: Path, config: dict[str, Any]) -> Iterator[Roles]:
+    """Processes that are killed at the end, whatever happens."""
+    made = Roles(directory, config)
+    try:
+        yield made
+    finally:
+        for process in made.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait(10)
+
+
+def scripted(**changes: Any) -> dict[str, Any]:
+    """A config whose rows prove themselves."""
+    kwargs = {"lengths": [7, 3, 11], "ends": ["terminated", "truncated"]}
+    config: dict[str, Any] = {
+        "env": {"id": "helpers.scripted:make", "kwargs": kwargs},
+        "pool": {"capacity": 3000},
+        "pacing": {"min_fill": 256, "env_steps": 6000, "random_steps": 100, "lead_steps": 128},
+        "learner": {"batch_size": 64},
+    }
+    for key, value in changes.items():
+        config[key] = {**config.get(key, {}), **value}
+    return config
