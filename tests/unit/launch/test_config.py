@@ -1,6 +1,7 @@
 """The run's config: impossible combinations are refused naming key, both values and the nearest valid one."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import yaml
@@ -170,3 +171,18 @@ def test_loading_leaves_the_mapping_alone():
     mapping = {"env": {"id": "Pendulum-v1", "kwargs": {"a": 1}}}
     load(RunConfig, mapping)
     assert mapping == {"env": {"id": "Pendulum-v1", "kwargs": {"a": 1}}}
+
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_every_example_is_valid_and_says_what_it_measured(path):
+    config = make_config(read_config(path))
+    assert config.env.id in path.read_text().splitlines()[0]
+    assert "# measured: " in path.read_text()
+    assert config.actor.count == 2
+
+
+def test_the_examples_that_the_manual_names_are_there():
+    assert {p.stem for p in EXAMPLES} >= {"pendulum", "halfcheetah_v4", "halfcheetah_v5", "hopper_v5", "reacher_v5"}
