@@ -1,0 +1,225 @@
+"""The results page: every number in it comes from a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from campaign.gate import FAILED, GATES, NOT_RUN, PAIRS, PASSED, UNFINISHED, Gate, Verdict, compare, judge, of_gate
+from campaign.intervals import failure_bound
+from campaign.killing import ROLES
+from campaign.measures import MEASURES, OURS, Measure, summarise
+from campaign.records import Record, latest
+
+Records = Sequence[Record]
+DASH = "-"
+TRIALS = 10
+SETTINGS = ("learner", "model", "pacing", "actor", "env", "window", "eval", "pool")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the summary: what, its state, its numbers in words, and the records it stands on."""
+
+    name: str
+    state: str
+    text: str
+    records: tuple[Record, ...]
+
+
+def page(gates: Records, peers: Records, survival: Records, others: Mapping[str, Records], drawn: Sequence[str]) -> str:
+    """The whole page in Markdown."""
+    parts = [
+        "# Results",
+        "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
+        " the top of the script that measures it: `gates.py`, `peers.py` and `survival.py` in"
+        " `benchmarks/`.",
+        _summary_table(gates, peers, survival),
+        "## Learning gates",
+        *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
+        "## Beside other libraries",
+        "Interleaved pairs on one machine at equal settings, from process start, evaluations excluded.",
+        *(part for m in MEASURES.values() for part in _measure(m, peers)),
+        "## Survival of SIGKILL",
+        _survival(survival),
+        *_others(others),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(gates: Records, peers: Records, survival: Records) -> list[Line]:
+    """Every verdict."""
+    lines = [_gate_line(name, judge(gate, gates), of_gate(gate, gates)) for name, gate in GATES.items()]
+    for name, (ours, theirs) in PAIRS.items():
+        own = of_gate(GATES[ours], gates) + of_gate(GATES[theirs], gates)
+        lines.append(_gate_line(f"{name}: asynchronous = synchronous", compare(GATES[ours], GATES[theirs], gates), own))
+    lines += [_measure_line(m, peers) for m in MEASURES.values()]
+    return lines + [_survival_line(role, survival) for role in ROLES]
+
+
+def _summary_table(gates: Records, peers: Records, survival: Records) -> str:
+    lines = summary(gates, peers, survival)
+    rows = [(line.name, f"**{line.state}**", line.text or DASH, *_origin(line.records)) for line in lines]
+    return table(("what", "verdict", "measured", "commits", "dates", "machine"), rows)
+
+
+def _gate_line(name: str, verdict: Verdict, own: Records) -> Line:
+    text = "; ".join(f"{c.what} {c.value} ({c.bar}){'' if c.holds else ' **missed**'}" for c in verdict.checks)
+    if verdict.state == UNFINISHED:
+        text = f"{len(own)} runs are done"
+    return Line(name, verdict.state, text, tuple(own))
+
+
+def _environment(name: str, gates: Records, drawn: bool) -> list[str]:
+    parts = [f"### {GATES[PAIRS[name][0]].env}"]
+    if drawn:
+        parts.append(f"![{name}]({name}.png)")
+    for gate in (GATES[g] for g in PAIRS[name]):
+        own = of_gate(gate, gates)
+        parts.append(_runs_table(gate, own) if own else f"`{gate.name}`: {NOT_RUN}")
+        if own:
+            parts.append(
+                f"Settings of `{gate.name}` (`examples/{own[-1]['example']}` with overrides): {_settings(own[-1]['settings'])}"
+            )
+    return parts
+
+
+def _runs_table(gate: Gate, own: Records) -> str:
+    marks = [f"at {mark:,}" for mark in gate.marks]
+    head = (gate.name, "return", "episodes", *marks, "env steps", "updates", "achieved ratio", "wall s", "commit", "date")
+    rows = []
+    for r in own:
+        at = [_number(r["marks"].get(str(mark))) for mark in gate.marks]
+        result = f"{r['return_mean']:.1f} ± {r['return_std']:.1f}"
+        counts = (r["env_steps"], r["updates"], f"{r['achieved_ratio']:.4f}", r["wall_s"])
+        rows.append((f"seed {r['seed']}", result, r["episodes"], *at, *counts, _commit(r), r["date"][:10]))
+    return table(head, rows)
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    texts = []
+    for section in SETTINGS:
+        values = settings.get(section, {})
+        texts.append(
+            f"{section} " + ", ".join(f"{key} {value}" for key, value in values.items() if value not in ({}, [], None, ""))
+        )
+    return "; ".join(texts) + "."
+
+
+def _measure_line(m: Measure, lines: Records) -> Line:
+    own = _pairs(m, lines)
+    if not own:
+        return Line(m.name, NOT_RUN, "", ())
+    said = summarise(m, lines)
+    medians = ", ".join(f"{side} {_number(said[side]['median'])}" for side in m.sides)
+    text = f"{m.value}: {medians} (medians of {said['pairs']} pairs)"
+    if "ratio" in said:
+        low, high = said["interval"]
+        text += f"; ratio {said['ratio']} [{low}, {high}]"
+    if m.target is None or "passed" not in said:
+        return Line(m.name, "measured" if m.target is None else UNFINISHED, text, tuple(own))
+    text += f", bar {'<=' if m.at_most else '>='} {m.target}"
+    return Line(m.name, PASSED if said["passed"] else FAILED, text, tuple(own))
+
+
+def _measure(m: Measure, lines: Records) -> list[str]:
+    own = _pairs(m, lines)
+    if not own:
+        return [f"### {m.name}", NOT_RUN]
+    keys = [
+        k for k in ("wall_s", "to_goal_s", "to_goal_env_steps", "env_steps_s", "updates_s") if any(k in r[OURS] for r in own)
+    ]
+    if not m.evaluate_every:
+        keys = [k for k in keys if not k.startswith("to_goal")]
+    head = ("pair", *(f"{side} {key}" for key in keys for side in m.sides), "order", "commit", "date")
+    rows = []
+    for r in own:
+        values = [_number(r[side].get(key)) for key in keys for side in m.sides]
+        rows.append((r["pair"], *values, ", ".join(r["order"]), _commit(r), r["date"][:10]))
+    shared = ", ".join(f"{key} {value}" for key, value in own[-1]["settings"].items())
+    return [f"### {m.name}", table(head, rows), f"Settings: {shared}. {_versions(own[-1], m)}"]
+
+
+def _pairs(m: Measure, lines: Records) -> list[Record]:
+    return [r for _, r in sorted(latest([r for r in lines if r.get("measure") == m.name], "pair").items())]
+
+
+def _versions(record: Record, m: Measure) -> str:
+    texts = [
+        f"{side}: {' '.join(f'{k} {v}' for k, v in record[side].get('versions', {}).items())}"
+        for side in m.sides
+        if side != OURS
+    ]
+    return "Versions: " + "; ".join(texts) + "."
+
+
+def _trials(role: str, lines: Records) -> list[Record]:
+    return [r for (kind, _), r in sorted(latest(list(lines), "role", "trial").items()) if kind == role]
+
+
+def _survival_line(role: str, lines: Records) -> Line:
+    own = _trials(role, lines)
+    if not own:
+        return Line(f"SIGKILL of the {role}", NOT_RUN, "", ())
+    failures = sum(not r["passed"] for r in own)
+    text = f"{failures} failures of {len(own)} trials, 95 % upper bound {failure_bound(failures, len(own)):.0%}"
+    state = FAILED if failures else PASSED if len(own) >= TRIALS else UNFINISHED
+    return Line(f"SIGKILL of the {role}", state, text, tuple(own))
+
+
+def _survival(lines: Records) -> str:
+    if not lines:
+        return NOT_RUN
+    rows = []
+    for role in ROLES:
+        for r in _trials(role, lines):
+            counts = r["counters"]
+            steps = [counts.get(k, DASH) for k in ("produced", "live", "rows_evicted", "abandoned", "rows_duplicate")]
+            found = "all accounted for" if r["passed"] else "; ".join(r["problems"]).replace("\n", " ").replace("|", "/")[:300]
+            when = (_number(r["killed_at_s"]), r["killed_at_env_steps"], _number(r["recovered_s"]))
+            rows.append((role, r["trial"], *when, *steps, found, _commit(r), r["date"][:10]))
+    head = (
+        "role",
+        "trial",
+        "killed at s",
+        "at env steps",
+        "back after s",
+        "produced",
+        "live",
+        "evicted",
+        "abandoned",
+        "sent twice",
+    )
+    return table((*head, "checker", "commit", "date"), rows)
+
+
+def _others(others: Mapping[str, Records]) -> list[str]:
+    parts = []
+    for name, lines in others.items():
+        if lines:
+            flat = {k: v for k, v in lines[-1].items() if isinstance(v, (str, int, float, bool))}
+            parts += [f"## {name}", f"{len(lines)} records; the newest:", table(tuple(flat), [tuple(flat.values())])]
+    return parts
+
+
+def table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def _origin(own: Records) -> tuple[str, str, str]:
+    if not own:
+        return DASH, DASH, DASH
+    days = sorted({r["date"][:10] for r in own})
+    machines = sorted({f"{r['machine']['cpu']}, {r['machine']['cores']} cores" for r in own})
+    return ", ".join(sorted({_commit(r) for r in own})), " to ".join(dict.fromkeys([days[0], days[-1]])), "; ".join(machines)
+
+
+def _commit(record: Record) -> str:
+    return f"`{record['commit']}`{' (dirty)' if record['dirty'] else ''}"
+
+
+def _number(value: float | None) -> str:
+    return DASH if value is None else f"{value:,.1f}" if abs(value) < 1e5 else f"{value:,.0f}"

@@ -1,0 +1,55 @@
+#!/usr/bin/env python
+"""Results for people: docs/results/README.md and its pictures, made from docs/results/*.jsonl and nothing else.
+
+    .venv/bin/python benchmarks/report.py            # write them
+    .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
+
+What it says: a table of verdicts first, then each gate with its seeds, settings and curve, headrace beside its peers, and
+survival. A gate without records says "not run yet". Records that no section knows are listed with their newest line.
+
+How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from campaign import records, tables
+from campaign.drawing import draw_curves
+from campaign.gate import GATES, PAIRS
+
+PAGE = "README.md"
+KNOWN = ("gates.jsonl", "peers.jsonl", "survival.jsonl")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; tell whether README.md is up to date")
+    args = parser.parse_args()
+    found = {path.name: records.read(path) for path in sorted(records.RESULTS.glob("*.jsonl"))}
+    gates, peers, survival = (found.get(name, []) for name in KNOWN)
+    pictures = {} if args.check else {name: draw(name, gates) for name in PAIRS}
+    drawn = [name for name in PAIRS if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
+    others = {name: lines for name, lines in found.items() if name not in KNOWN}
+    text = tables.page(gates, peers, survival, others, drawn)
+    page = records.RESULTS / PAGE
+    if args.check:
+        same = page.exists() and page.read_text(encoding="utf-8") == text
+        print(json.dumps({PAGE: "up to date" if same else "out of date"}))
+        return 0 if same else 1
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    print(page.relative_to(records.ROOT))
+    print(json.dumps({line.name: line.state for line in tables.summary(gates, peers, survival)}))
+    return 0
+
+
+def draw(name: str, lines: list[records.Record]) -> bool:
+    """Draw the curves of one environment; whether there was anything to draw."""
+    return draw_curves(name, [GATES[gate] for gate in PAIRS[name]], lines, records.RESULTS / f"{name}.png")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The scripts: what is still to do, and that each can be loaded by its path."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def load(name):
+    """A script as a module, from its path."""
+    found = importlib.util.spec_from_file_location(f"benchmarks_{name}", BENCHMARKS / f"{name}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["gates", "peers", "peer_sb3", "report", "survival"])
+def test_each_script_says_what_it_measures_how_long_it_takes_and_what_its_last_line_is(name):
+    text = load(name).__doc__
+    assert "How long" in text
+    assert "last line" in text
+
+
+def test_gates_are_pending_until_a_record_of_the_same_settings_is_there():
+    script = load("gates")
+    gate = script.GATES["pendulum-async"]
+    todo = script.pending([gate], [])
+    assert todo == [(gate, seed) for seed in gate.seeds]
+    settings = script.runs.settings(script.runs.resolve(gate.config, gate.overrides(0)))
+    assert settings["pacing"]["env_steps"] == 10_000
+    assert script.pending([gate], [{"gate": gate.name, "seed": 0, "settings": settings}]) == todo[1:]
+    changed = {**settings, "pacing": {**settings["pacing"], "ratio": 2.0}}
+    assert script.pending([gate], [{"gate": gate.name, "seed": 0, "settings": changed}]) == todo
+
+
+@pytest.mark.parametrize("name", ["pendulum-async", "pendulum-sync", "halfcheetah-async", "halfcheetah-sync"])
+def test_every_gate_has_a_config_that_resolves(name):
+    script = load("gates")
+    gate = script.GATES[name]
+    resolved = script.runs.resolve(gate.config, gate.overrides(3))
+    assert (resolved.env.id, resolved.seed, resolved.run.mode) == (gate.env, 3, gate.mode)
+    assert (resolved.pacing.env_steps, resolved.eval.final_episodes) == (gate.env_steps, gate.episodes)
+
+
+def test_the_shared_settings_of_the_peers_reach_our_config():
+    script = load("peers")
+    for m in script.MEASURES.values():
+        config = script.records.ROOT / "examples" / m.example
+        resolved = script.peer.runs.resolve(config, script.peer.overrides(m, 1, 2))
+        assert (resolved.learner.batch_size, resolved.learner.actor_lr, resolved.learner.threads) == (256, 1e-3, 2)
+        assert (resolved.pacing.ratio, resolved.pacing.min_fill, resolved.eval.final_episodes) == (1.0, 256, 0)
+        assert resolved.model.options["hidden"] == [256, 256]
+
+
+def test_survival_repeats_a_failure_only_on_another_commit():
+    script = load("survival")
+    known = [
+        {"role": "buffer", "trial": 0, "passed": True, "commit": "a"},
+        {"role": "buffer", "trial": 1, "passed": False, "commit": "a"},
+    ]
+    assert script.pending(["buffer"], known, "a") == [("buffer", n) for n in range(2, 10)]
+    assert script.pending(["buffer"], known, "b") == [("buffer", n) for n in range(1, 10)]
+    assert script.pending(["actor", "buffer"], known, "a")[:2] == [("actor", 0), ("actor", 1)]
+
+
+def test_the_peer_script_names_what_its_argument_lacks(monkeypatch, capsys):
+    script = load("peer_sb3")
+    monkeypatch.setattr(sys, "argv", ["peer_sb3.py", '{"library": "sb3"}'])
+    assert script.main() == 2
+    assert "lacks" in capsys.readouterr().err

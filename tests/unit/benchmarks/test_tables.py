@@ -1,0 +1,66 @@
+"""The results page: a missing gate says so, and what the records hold is what it shows."""
+
+from __future__ import annotations
+
+from campaign import gate as gates
+from campaign.gate import GATES
+from campaign.tables import page, summary
+
+ORIGIN = {"date": "2026-01-02T03:04:05Z", "commit": "abc123", "dirty": False, "machine": {"cpu": "Test CPU", "cores": 2}}
+
+
+def gate_record(name, seed, value):
+    gate = GATES[name]
+    result = {"return_mean": value, "return_std": 9.5, "episodes": 20, "env_steps": gate.env_steps, "updates": 9744}
+    curve = {"marks": {str(gate.marks[0]): -500.5, str(gate.marks[1]): None}, "evaluations": [[1000, -900.0], [10000, value]]}
+    rest = {"achieved_ratio": 1.0, "wall_s": 120.0, "example": "pendulum.yaml", "settings": {"learner": {"lr": 0.001}}}
+    return {"gate": name, "seed": seed, **result, **curve, **rest, **ORIGIN}
+
+
+def trial(number, passed):
+    when = {"killed_at_s": 3.25, "killed_at_env_steps": 700, "recovered_s": 2.5}
+    counts = {"produced": 8000, "live": 7990, "abandoned": 10, "rows_evicted": 0, "rows_duplicate": 3}
+    problems = [] if passed else ["1 missing: actor-0 | stream 1\nseq 4"]
+    return {"role": "buffer", "trial": number, **when, "counters": counts, "passed": passed, "problems": problems, **ORIGIN}
+
+
+def test_nothing_measured_says_so_everywhere():
+    text = page([], [], [], {}, [])
+    assert {line.state for line in summary([], [], [])} == {gates.NOT_RUN}
+    assert "passed" not in text
+    assert text.count("not run yet") > len(GATES)
+
+
+def test_records_become_tables_with_verdicts_seeds_commits_and_machine():
+    known = [gate_record("pendulum-async", seed, -150.0 - seed) for seed in range(5)]
+    states = {line.name: line.state for line in summary(known, [], [])}
+    assert states["pendulum-async"] == gates.PASSED
+    assert states["pendulum: asynchronous = synchronous"] == gates.UNFINISHED
+    text = page(known, [], [], {}, ["pendulum"])
+    for word in (
+        "![pendulum](pendulum.png)",
+        "-154.0 ± 9.5",
+        "seed 4",
+        "`abc123`",
+        "Test CPU, 2 cores",
+        "2026-01-02",
+        "-500.5",
+    ):
+        assert word in text
+
+
+def test_a_failed_trial_fails_its_role_and_cannot_break_the_table():
+    states = {line.name: line.state for line in summary([], [], [trial(0, True), trial(1, False)])}
+    assert states["SIGKILL of the buffer"] == gates.FAILED
+    assert {line.name: line.state for line in summary([], [], [trial(0, True)])}["SIGKILL of the buffer"] == gates.UNFINISHED
+    ten = [trial(n, True) for n in range(10)]
+    assert {line.name: line.state for line in summary([], [], ten)}["SIGKILL of the buffer"] == gates.PASSED
+    (line,) = [t for t in page([], [], [trial(1, False)], {}, []).splitlines() if "1 missing" in t]
+    assert line.count("|") == 13 + 1
+    assert "actor-0 / stream 1 seq 4" in line
+
+
+def test_records_of_another_script_are_listed():
+    text = page([], [], [], {"learner.jsonl": [{"updates_s": 90.0, "nested": {}}, {"updates_s": 95.5, "case": "cheetah"}]}, [])
+    assert "## learner.jsonl" in text
+    assert "| 95.5 | cheetah |" in text
