@@ -205,11 +205,19 @@ def _map(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: i
 
 def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     try:
-        mapped = np.load(path, mmap_mode="r+", allow_pickle=False)
+        with open(path, "rb") as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise PoolDamaged(f"{path}: not a version 1.0 .npy file")
+            found, fortran, kind = np.lib.format.read_array_header_1_0(file)
+            offset, size = file.tell(), os.fstat(file.fileno()).st_size
+        if kind != dtype or found != shape or fortran:
+            raise PoolDamaged(f"{path}: holds {found} of {kind}, expected {shape} of {dtype}")
+        wanted = offset + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if size != wanted:  # numpy would grow the file
+            raise PoolDamaged(f"{path}: {size} bytes, expected {wanted}")
+        mapped = np.memmap(path, dtype, "r+", offset, shape)
     except (OSError, ValueError, EOFError) as error:
         raise PoolDamaged(f"{path}: {error}") from error
-    if mapped.dtype != dtype or mapped.shape != shape:
-        raise PoolDamaged(f"{path}: holds {mapped.shape} of {mapped.dtype}, expected {shape} of {dtype}")
     plain: Array = mapped.view(np.ndarray)  # numpy.memmap's own indexing is several times slower
     return plain
 

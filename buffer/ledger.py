@@ -140,7 +140,7 @@ class Ledger:
             PoolDamaged: the rows name an actor or a stream that the table lacks.
         """
         for index, stream, seq, count in _newest(rows):
-            if index >= len(self._streams) or seq < self._streams[index].get(stream, seq + 1):
+            if index >= len(self._streams) or seq < self._streams[index].get(stream, seq) + count:
                 raise PoolDamaged(f"ledger.bin: misses actor {index} stream {stream} of the rows")
             self.advance(index, stream, seq, count, 0)
         self.env_steps += spec.fresh_steps(rows)

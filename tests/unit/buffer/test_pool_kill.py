@@ -1,0 +1,230 @@
+"""SIGKILL of a real process: at every line of an insert, and at random times while one inserts flat out."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.lane_rows import Lane, cpu_only, lane_spec, prove_pool, seqs
+
+from headrace.buffer import PoolConfig, SACReplayPool
+
+SPEC = lane_spec(stack=2)
+CODE = (
+    "/buffer/store.py",
+    "/buffer/segment.py",
+    "/buffer/stamps.py",
+    "/buffer/files.py",
+    "/buffer/ledger.py",
+    "/buffer/snapshot.py",
+)
+
+
+def open_pool(path, capacity=8, **config):
+    return SACReplayPool(capacity, path=path, spec=SPEC, config=PoolConfig(**config), rng=np.random.default_rng(0))
+
+
+def kill_at_line(k, work):
+    """Run ``work`` in a forked child that kills itself at the k-th line of the pool's own code; whether it got that far."""
+    pid = os.fork()
+    if pid == 0:
+        left = k
+
+        def trace(frame, event, arg):
+            nonlocal left
+            if not frame.f_code.co_filename.endswith(CODE):
+                return None
+            if event == "line":
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        try:
+            work(lambda: sys.settrace(trace))
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("before", "rows", "capacity", "config"),
+    [
+        (11, 1, 8, {}),
+        (14, 5, 8, {}),
+        (9, 21, 8, {}),
+        (0, 3, 8, {}),
+        (120, 8, 64, {"min_block_rows": 8, "max_block_rows": 8}),
+    ],
+    ids=["one", "wrapping", "larger-than-capacity", "first", "retiring"],
+)
+def test_a_kill_at_any_line_of_an_insert_loses_nothing(tmp_path, before, rows, capacity, config):
+    """One block is acknowledged, the next is cut; then the pool must hold the first, and all, part or nothing of the second."""
+    k, killed, retiring = 0, True, bool(config)
+    while killed:
+        k += 3 if rows > 8 else 1
+        path = tmp_path / str(k)
+        lane = Lane(SPEC, 1, (1,) if retiring else (7, 1, 12))  # one-row episodes need more frames than regular ones
+        with open_pool(path, capacity, **config) as pool:
+            for first in range(1, before + 1, 4):
+                pool.insert(lane.block(min(4, before + 1 - first)), "a", 1, first)
+            retired = pool.counters()["rows_retired"]
+        block = lane.block(rows)
+
+        def work(start, path=path, block=block):
+            pool = open_pool(path, capacity, **config)
+            start()
+            pool.insert(block, "a", 1, before + 1)
+
+        killed = kill_at_line(k, work)
+        pool = open_pool(path, capacity, **config)
+        prove_pool(pool)
+        last = pool.last_seq("a", 1)
+        assert before <= last <= before + rows
+        assert seqs(pool, "a") == list(range(last - pool.size + 1, last + 1))
+        assert pool.counters()["rows_accepted"] == pool.env_steps == pool.statistics().count == last
+        missing = min(capacity, last) - pool.size
+        assert 0 <= missing <= pool.counters()["rows_retired"]
+        pool.insert(block, "a", 1, before + 1)
+        assert pool.last_seq("a", 1) == before + rows
+        prove_pool(pool)
+        assert (pool.size < capacity and pool.counters()["rows_retired"] > retired > 0) == retiring
+        assert retiring or pool.size == min(capacity, before + rows)
+        pool.close()
+    assert k > 40
+
+
+FLAT_OUT = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from helpers.lane_rows import Lane, lane_spec
+from headrace.buffer import SACReplayPool
+spec = lane_spec(stack=2)
+pool = SACReplayPool(500, path=Path(sys.argv[1]), spec=spec)
+lanes = [Lane(spec, i) for i in range(3)]
+for lane in lanes:
+    while lane.seq <= pool.last_seq(f"a{lane.actor}", 1):
+        lane.block(1)
+out = sys.stdout
+out.write("ready\\n")
+i = 0
+while True:
+    lane = lanes[i % 3]
+    i += 1
+    first, n = lane.seq, 1 + i % 13
+    pool.insert(lane.block(n), f"a{lane.actor}", 1, first)
+    out.write(f"{lane.actor} {first + n - 1}\\n")
+    out.flush()
+"""
+
+
+def test_kills_at_random_times_lose_no_acknowledged_row(tmp_path):
+    draw = np.random.default_rng(0)
+    acked = {0: 0, 1: 0, 2: 0}
+    total_before = 0
+    for _ in range(6):
+        command = [sys.executable, "-c", FLAT_OUT, str(tmp_path / "pool"), str(Path(__file__).parents[2])]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=cpu_only())
+        assert child.stdout is not None
+        try:
+            assert child.stdout.readline() == "ready\n"
+            time.sleep(float(draw.uniform(0.02, 0.2)))
+        finally:
+            child.kill()
+        for line in child.stdout.read().splitlines(keepends=True):
+            if line.endswith("\n"):  # the last one may be cut
+                actor, seq = line.split()
+                acked[int(actor)] = int(seq)
+        child.wait(20)
+        child.stdout.close()
+        start = time.perf_counter()
+        pool = SACReplayPool(500, path=tmp_path / "pool")
+        assert time.perf_counter() - start < 5
+        prove_pool(pool)
+        committed = {actor: pool.last_seq(f"a{actor}", 1) for actor in acked}
+        live = {actor: seqs(pool, f"a{actor}") for actor in acked}
+        for actor, last in acked.items():
+            assert last <= committed[actor] <= last + 13  # one block may be in flight
+            assert live[actor] == list(range(committed[actor] - len(live[actor]) + 1, committed[actor] + 1))
+        assert pool.size == min(500, sum(committed.values()))
+        assert pool.counters()["rows_accepted"] == sum(committed.values()) > total_before
+        assert pool.counters()["lost_before"] == pool.counters()["rows_retired"] == 0
+        total_before = pool.head
+        pool.close()
+
+
+def test_a_kill_at_any_line_of_the_creation_leaves_nothing_or_a_pool(tmp_path):
+    k, killed = 0, True
+    while killed:
+        k += 3
+        path = tmp_path / str(k)
+
+        def work(start, path=path):
+            start()
+            open_pool(path)
+
+        killed = kill_at_line(k, work)
+        pool = open_pool(path)
+        pool.insert(Lane(SPEC, 1).block(11), "a", 1, 1)
+        prove_pool(pool)
+        assert pool.size == 8
+        pool.close()
+    assert k > 60
+
+
+def test_a_kill_at_any_line_of_a_load_leaves_a_pool_that_can_load_again(tmp_path):
+    lane = Lane(SPEC, 1)
+    with SACReplayPool(8, spec=SPEC) as source:
+        source.insert(lane.block(20), "a", 1, 1)
+        source.save(tmp_path / "snapshot")
+        expected = [r["digest"] for r in source.dump()]
+    k, killed = 0, True
+    while killed:
+        k += 3
+        path = tmp_path / str(k)
+        with open_pool(path) as pool:
+            pool.insert(Lane(SPEC, 2).block(5), "b", 1, 1)
+
+        def work(start, path=path):
+            pool = open_pool(path)
+            start()
+            pool.load(tmp_path / "snapshot")
+
+        killed = kill_at_line(k, work)
+        pool = open_pool(path)
+        prove_pool(pool)
+        assert (pool.actors(), pool.size) in ((["b"], 5), ([], 0), (["a"], 8))
+        assert pool.load(tmp_path / "snapshot")
+        assert [r["digest"] for r in pool.dump()] == expected
+        prove_pool(pool)
+        pool.close()
+    assert k > 60
+
+
+def test_a_kill_at_any_line_of_a_save_leaves_the_old_snapshot_or_the_new(tmp_path):
+    where = tmp_path / "snapshot"
+    pool = SACReplayPool(8, spec=SPEC)
+    lane = Lane(SPEC, 1)
+    pool.insert(lane.block(3), "a", 1, 1)
+    pool.save(where)
+    pool.insert(lane.block(2), "a", 1, 4)
+
+    def work(start):
+        start()
+        pool.save(where)
+
+    k, killed, sizes = 0, True, []
+    while killed:
+        k += 3
+        killed = kill_at_line(k, work)
+        sizes.append(SACReplayPool.from_path(where).size)
+    assert set(sizes) == {3, 5}
+    assert sizes == sorted(sizes)
+    pool.save(where)
+    assert len(list(where.iterdir())) == 2  # leftovers are gone
+    assert SACReplayPool.from_path(where).size == 5
