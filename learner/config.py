@@ -1,0 +1,86 @@
+"""Options of the learner and of its model; no torch here, so that every role can read them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.common.config import option
+from headrace.common.errors import ConfigError
+
+FORMS = ("auto_exp", "auto_log", "auto_softplus", "fixed")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which networks are trained."""
+
+    type: str = option("mlp", help="mlp, or a class of your own as module:Class")
+    options: dict[str, Any] = option(factory=dict, help="options of that class, checked by its own Options dataclass")
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """Soft Actor-Critic, and the pace of what the learner hands out."""
+
+    # losses
+    batch_size: int = option(256, help="rows of one update", unit="rows", low=1, high=1 << 20)
+    gamma: float = option(0.99, help="discount of one env step", low=0, high=1)
+    entropy_backup: bool = option(True, help="whether the target counts the entropy of the next action")
+    temperature: str = option(
+        "auto_exp",
+        help="who sets alpha: trained, as exp or softplus of a number (auto_log: exp, loss on log alpha), or fixed",
+        choices=FORMS,
+    )
+    alpha: float = option(1.0, help="weight of the entropy: where it starts, or stays when fixed", low=0, high=1e6)
+    target_entropy: float | None = option(None, help="entropy that alpha steers to; none: -(number of executed action dims)")
+
+    # optimisers
+    actor_lr: float = option(3e-4, help="Adam step size of the actor", low=0, high=1, resume=True)
+    critic_lr: float = option(3e-4, help="Adam step size of the critics", low=0, high=1, resume=True)
+    alpha_lr: float = option(3e-4, help="Adam step size of alpha", low=0, high=1, resume=True)
+    adam_beta1: float = option(0.9, help="Adam's decay of the mean", low=0, high=0.9999)
+    adam_beta2: float = option(0.999, help="Adam's decay of the square", low=0, high=0.999999)
+    grad_clip: float | None = option(
+        None, help="largest norm of the actor's and of the critics' gradient; none: no limit", low=1e-9
+    )
+
+    # schedule
+    tau: float = option(0.005, help="share of the online critics that one step moves into the target", low=1e-6, high=1)
+    actor_update_interval: int = option(1, help="updates per step of actor and alpha", unit="updates", low=1)
+    target_update_interval: int = option(1, help="updates per step of the target", unit="updates", low=1)
+
+    # inputs
+    normalise_obs: bool = option(False, help="whether float observations are centred and scaled by the pool's statistics")
+    prefetch_batches: int = option(8, help="batches kept ahead of the learner", unit="batches", low=1, high=4096, resume=True)
+    threads: int = option(
+        0, help="threads of torch; 0: one up to two cores, else half of them, at most 8", low=0, high=256, resume=True
+    )
+
+    # outputs
+    publish_every_updates: int = option(
+        10, help="updates between two publishes of weights, at least", unit="updates", low=1, resume=True
+    )
+    publish_period_s: float = option(0.1, help="time between two publishes of weights, at least", unit="s", low=0, resume=True)
+    checkpoint_every_updates: int = option(10_000, help="updates between two checkpoints", unit="updates", low=1, resume=True)
+    checkpoint_keep: int = option(3, help="newest checkpoints that stay on disk", low=1, high=10_000, resume=True)
+
+    def check(self, path: str = "") -> None:
+        """Refuse a trained temperature that starts at zero, where it would stay."""
+        if self.temperature != "fixed" and self.alpha < 1e-6:
+            raise ConfigError(
+                f"{path + '.' if path else ''}alpha: {self.alpha:g} with temperature {self.temperature} would never move;"
+                " nearest valid: 1e-06, or temperature fixed"
+            )
+
+
+def torch_threads(config: LearnerConfig) -> int:
+    """Threads that torch gets: the option, or for 0 what leaves cores to actors and buffer on the same host.
+
+    Two threads on two cores oversubscribe as soon as an actor runs; networks of robot size gain little beyond 8.
+    """
+    if config.threads:
+        return config.threads
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if cores <= 2 else min(8, cores // 2)

@@ -1,0 +1,233 @@
+"""SupportSACTraining: the one door between the algorithm and a model.
+
+A model holds actor and critics; they may share features or not. It must define the five methods of ``REQUIRED``, and
+``target_network_heads`` unless it updates its target in a way of its own. Everything else has a default that works for
+any torch code. Actions are always normalised to [-1, 1], ``(B, D)`` with D the product of the executed action's shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from headrace.common.config import dump, load
+from headrace.common.errors import SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.learner.losses import actor_loss, critic_loss, require_shape
+
+REQUIRED = ("sac_state_features", "sac_forward_actor", "sac_forward_critic", "actor_params", "critic_params")
+ONLINE, TARGET = "online", "target"
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a model that has none."""
+
+
+@dataclass(frozen=True)
+class CriticGradients:
+    """What one critic step needs: loss (), q ``(B, N)``, and gradients in ``critic_params()`` order."""
+
+    loss: Tensor
+    q: Tensor
+    gradients: list[Tensor]
+
+
+@dataclass(frozen=True)
+class ActorGradients:
+    """What one actor step needs: loss (), q ``(B, N)``, log pi ``(B,)`` or None, gradients in ``actor_params()`` order."""
+
+    loss: Tensor
+    q: Tensor
+    log_prob: Tensor | None
+    gradients: list[Tensor]
+
+
+class SupportSACTraining(nn.Module):
+    """Base of every model that SAC trains.
+
+    Args:
+        spec: observations and actions.
+        options: values for the class's own ``Options`` dataclass (made with ``headrace.common.config.option``).
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+    """
+
+    Options: ClassVar[type[Any]] = NoOptions
+
+    def __init__(self, spec: TransitionSpec, **options: Any) -> None:
+        super().__init__()
+        self.spec = spec
+        self.options = load(self.Options, options, "model.options")
+        self._target_pairs: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]] | None = None
+        self.action_dim = len(spec.action.low) * (spec.action.shape[0] if len(spec.action.shape) == 2 else 1)
+
+    # --- what a model defines ---------------------------------------------------------------------------------------
+
+    def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Any:
+        """Features of a batch of observations.
+
+        Args:
+            obs: key -> ``(B, *shape)`` or ``(B, h, *shape)``, normalised if the learner normalises, otherwise raw.
+            role: ``actor`` or ``critic``; a model may look at other keys, or through other encoders, for each.
+
+        Returns:
+            Anything that the two methods below take.
+        """
+        raise NotImplementedError
+
+    def sac_forward_actor(
+        self, features: Any, generator: torch.Generator | None, deterministic: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The current policy's action.
+
+        Args:
+            features: of role ``actor``.
+            generator: source of all noise.
+            deterministic: the mode of the policy in place of a sample.
+
+        Returns:
+            action ``(B, D)`` in [-1, 1], differentiable in the actor's parameters; log pi(action) ``(B,)`` summed over
+            the executed dimensions, None for a policy without a density; and a latent that belongs to the action, or None.
+        """
+        raise NotImplementedError
+
+    def sac_forward_critic(self, features: Any, action: Tensor, twin: str = ONLINE) -> Tensor:
+        """Values of all N critics, ``(B, N)``.
+
+        Args:
+            features: of role ``critic``.
+            action: ``(B, D)`` in [-1, 1].
+            twin: ``online`` or ``target``.
+        """
+        raise NotImplementedError
+
+    def actor_params(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """(name, parameter) of all that the actor's loss trains; the names are those of the policy's tensors."""
+        raise NotImplementedError
+
+    def critic_params(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """(name, parameter) of all that the critics' loss trains."""
+        raise NotImplementedError
+
+    # --- target -----------------------------------------------------------------------------------------------------
+
+    @property
+    def critic_network_heads(self) -> Sequence[nn.Module]:
+        """Modules of the online critics."""
+        raise NotImplementedError
+
+    @property
+    def target_network_heads(self) -> Sequence[nn.Module]:
+        """Modules of the target critics, one for one copies of :attr:`critic_network_heads`, without gradients."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def sac_update_target_network(self, tau: float) -> None:
+        """target <- target + tau (online - target), parameter by parameter; buffers are copied."""
+        if self._target_pairs is None:  # walking the modules costs twice what the step itself does
+            heads = list(zip(self.critic_network_heads, self.target_network_heads, strict=True))
+            self._target_pairs = (
+                [p for online, _ in heads for p in online.parameters()],
+                [p for _, target in heads for p in target.parameters()],
+                [pair for online, target in heads for pair in zip(online.buffers(), target.buffers(), strict=True)],
+            )
+        online, target, buffers = self._target_pairs
+        torch._foreach_lerp_(target, online, tau)
+        for source, copy in buffers:
+            copy.copy_(source)
+
+    def train(self, mode: bool = True) -> SupportSACTraining:
+        """Training mode for everything but the target, which never leaves eval mode."""
+        super().train(mode)
+        for head in self.target_network_heads:
+            head.eval()
+        return self
+
+    # --- optional ---------------------------------------------------------------------------------------------------
+
+    def _get_logprobs(self, features: Any, action: Tensor) -> Tensor:
+        """log pi(action) ``(B,)`` of given actions ``(B, D)``."""
+        raise NotImplementedError(f"{type(self).__name__} gives no density of given actions")
+
+    def bc_loss(self, features: Any, action: Tensor) -> Tensor | None:
+        """Imitation loss () of executed actions ``(B, D)``; None for a model that has none."""
+        return None
+
+    # --- the three steps of one update, here by autograd; a model may do the same sums faster --------------------------
+
+    @torch.no_grad()
+    def sac_next_values(
+        self, actor_features: Any, critic_features: Any, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Target values ``(B, N)`` at the current policy's own action, and log pi ``(B,)`` of it."""
+        action, log_prob = self._act(actor_features, generator)
+        return self._criticise(critic_features, action, TARGET), log_prob
+
+    def sac_critic_gradients(self, features: Any, action: Tensor, target: Tensor) -> CriticGradients:
+        """Critic loss at executed actions ``(B, D)`` against targets ``(B,)``, and its gradients."""
+        q = self._criticise(features, action, ONLINE)
+        loss = critic_loss(q, target)
+        return CriticGradients(loss.detach(), q.detach(), _gradients(loss, self.critic_params(), "critic"))
+
+    def sac_actor_gradients(
+        self, actor_features: Any, critic_features: Any, alpha: Tensor, generator: torch.Generator | None
+    ) -> ActorGradients:
+        """Actor loss and its gradients in the actor's parameters only; no critic weight gets a gradient."""
+        action, log_prob = self._act(actor_features, generator)
+        q = self._criticise(critic_features, action, ONLINE)
+        loss = actor_loss(q, log_prob, alpha)
+        gradients = _gradients(loss, self.actor_params(), "actor")
+        return ActorGradients(loss.detach(), q.detach(), None if log_prob is None else log_prob.detach(), gradients)
+
+    # --- the policy as it travels ---------------------------------------------------------------------------------------
+
+    def policy_description(self) -> dict[str, Any]:
+        """Plain values from which an actor rebuilds the policy."""
+        cls = type(self)
+        return {"type": "torch", "class": f"{cls.__module__}:{cls.__qualname__}", "options": dump(self.options)}
+
+    def policy_tensors(self) -> dict[str, Tensor]:
+        """What acting needs, by its name in ``state_dict()``: actor parameters, and buffers outside the target."""
+        actor = {id(p) for _, p in self.actor_params()}
+        target = {id(b) for head in self.target_network_heads for b in head.buffers()}
+        out = {name: p.detach() for name, p in self.named_parameters() if id(p) in actor}
+        out.update({name: b for name, b in self.named_buffers() if id(b) not in target})
+        return out
+
+    # --- the door -------------------------------------------------------------------------------------------------------
+
+    def _act(self, features: Any, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        action, log_prob, _ = self.sac_forward_actor(features, generator, False)
+        require_shape("sac_forward_actor: action", action, (None, self.action_dim))
+        if log_prob is not None:
+            require_shape("sac_forward_actor: log_prob", log_prob, (len(action),))
+        return action, log_prob
+
+    def _criticise(self, features: Any, action: Tensor, twin: str) -> Tensor:
+        q = self.sac_forward_critic(features, action, twin)
+        require_shape(f"sac_forward_critic({twin})", q, (len(action), None))
+        return q
+
+
+def missing_methods(cls: type[SupportSACTraining]) -> list[str]:
+    """Methods of the contract that a class must define and does not."""
+    names = list(REQUIRED)
+    if cls.sac_update_target_network is SupportSACTraining.sac_update_target_network:
+        names += ["critic_network_heads"]
+    names += ["target_network_heads"]
+    return [name for name in names if getattr(cls, name) is getattr(SupportSACTraining, name)]
+
+
+def _gradients(loss: Tensor, parameters: Iterator[tuple[str, nn.Parameter]], part: str) -> list[Tensor]:
+    named = list(parameters)
+    found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
+    unused = [name for (name, _), g in zip(named, found, strict=True) if g is None]
+    if unused:
+        raise SpecError(f"{part}_params(): the loss does not depend on {', '.join(unused[:4])}; leave out what it cannot train")
+    return [g for g in found if g is not None]

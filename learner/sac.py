@@ -1,0 +1,264 @@
+"""Soft Actor-Critic: the train state and one optimiser update.
+
+Haarnoja et al., Soft Actor-Critic Algorithms and Applications, arXiv:1812.05905, with two or more critics under a
+minimum and a trained temperature. The model behind the contract does the sums; this file decides what is summed, when,
+and which steps count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headrace.common.batch import Batch
+from headrace.common.errors import CheckpointError, ConfigError, SpecError
+from headrace.common.seeds import derive_seed
+from headrace.common.specs import TransitionSpec
+from headrace.common.statistics import ObsStatistics
+from headrace.common.weights import Version, WeightSet
+from headrace.learner.adam import Adam, copy_tensors
+from headrace.learner.config import LearnerConfig
+from headrace.learner.contract import SupportSACTraining
+from headrace.learner.losses import td_target
+from headrace.learner.normalise import ObsNormaliser
+from headrace.learner.sample import Sample, Sampler
+from headrace.learner.temperature import ALARM, Temperature
+
+Metrics = dict[str, Tensor]
+
+
+class SAC:
+    """Everything that learning changes, and the update that changes it.
+
+    A loss or gradient that is not finite voids the optimiser steps of its update, on the device, without a wait; such
+    updates are counted in the metric ``sac/updates_skipped``.
+
+    Attributes:
+        step: updates so far.
+        model, actor_optimizer, critic_optimizer, temperature, normaliser: the parts.
+        target_entropy: H of the temperature's loss.
+
+    Args:
+        model: the networks, on the device where training happens.
+        spec: columns of the batches.
+        config: the algorithm's options.
+        seed: of all noise.
+
+    Raises:
+        ConfigError: options that contradict each other.
+    """
+
+    def __init__(self, model: SupportSACTraining, spec: TransitionSpec, config: LearnerConfig, seed: int) -> None:
+        config.check("learner")
+        self.model, self.config, self.step = model.train(), config, 0
+        self._actor_keys = {o.key for o in spec.obs if o.role != "critic"}
+        device = next(iter(model.actor_params()))[1].device
+        betas = (config.adam_beta1, config.adam_beta2)
+        self.actor_optimizer = Adam(list(model.actor_params()), config.actor_lr, betas)
+        self.critic_optimizer = Adam(list(model.critic_params()), config.critic_lr, betas)
+        self.target_entropy = -float(model.action_dim) if config.target_entropy is None else config.target_entropy
+        self.temperature = Temperature(config, self.target_entropy, device)
+        self.normaliser = ObsNormaliser(spec, device) if config.normalise_obs else None
+        self.prepare = Sampler(spec, config.gamma, self.normaliser, device)
+        self.generator = torch.Generator(device).manual_seed(derive_seed(seed, "sac"))
+        self._statistics: ObsStatistics | None = None
+        self._skip = torch.zeros((), device=device)
+        self._skipped = torch.zeros((), dtype=torch.float64, device=device)
+        self._outside = torch.zeros((), dtype=torch.int64, device=device)
+
+    @property
+    def log_alpha(self) -> Tensor:
+        """The trained number of the temperature, ()."""
+        return self.temperature.raw
+
+    def update(self, batch: Batch, statistics: ObsStatistics | None = None) -> Metrics:
+        """One optimiser update.
+
+        Args:
+            batch: rows from the pool.
+            statistics: the pool's observation statistics; used from now on, and part of the weights from now on.
+
+        Returns:
+            Metrics as () tensors, none of which was waited for.
+
+        Raises:
+            SpecError: batch, statistics or model do not fit the spec.
+        """
+        if self.normaliser is not None and statistics is not None and statistics is not self._statistics:
+            self.normaliser.load(statistics)
+            self._statistics = statistics
+        sample = self.prepare(batch)
+        metrics = self.update_critic(sample)
+        self.step += 1
+        if self.step % self.config.actor_update_interval == 0:
+            metrics |= self.update_actor(sample)
+        if self.step % self.config.target_update_interval == 0:
+            self.update_target_network()
+        self._skipped = metrics["sac/updates_skipped"] = self._skipped + self._skip
+        return metrics
+
+    def update_critic(self, sample: Sample) -> Metrics:
+        """One step of the critics towards the target of clipped double Q."""
+        model, alpha = self.model, self.temperature.alpha()
+        with torch.no_grad():
+            features = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
+            next_q, next_log_prob = model.sac_next_values(features[0], features[1], self.generator)
+            if next_log_prob is None:
+                self._require_no_entropy()
+            entropy = next_log_prob if self.config.entropy_backup else None
+            target = td_target(sample.reward, sample.weight, next_q, entropy, alpha)
+        found = model.sac_critic_gradients(model.sac_state_features(sample.obs, "critic"), sample.action, target)
+        self._skip = torch.zeros_like(self._skip)
+        norm = self._step(self.critic_optimizer, found.loss, found.gradients)
+        self._outside = self._outside + sample.outside
+        return {
+            "critic/loss": found.loss,
+            "critic/grad_norm": norm,
+            "critic/qvalue_mean": found.q.mean(),
+            "data/reward_mean": sample.reward.mean(),
+            "data/actions_clipped": self._outside,
+        }
+
+    def update_actor(self, sample: Sample) -> Metrics:
+        """One step of the actor and of the temperature; nothing else changes."""
+        model, alpha = self.model, self.temperature.alpha()
+        with torch.no_grad():
+            critic_features = model.sac_state_features(sample.obs, "critic")
+        actor_features = model.sac_state_features(sample.obs, "actor")
+        found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator)
+        norm = self._step(self.actor_optimizer, found.loss, found.gradients)
+        metrics = {
+            "actor/loss": found.loss,
+            "actor/grad_norm": norm,
+            "actor/qvalue_mean": found.q.mean(),
+            "sac/alpha": alpha,
+            "sac/alpha_alarm": (alpha > ALARM).float(),
+        }
+        if found.log_prob is None:
+            self._require_no_entropy()
+        else:
+            metrics["actor/logprob_mean"] = mean = found.log_prob.mean()
+            self.temperature.update(mean, self._skip)
+        return metrics
+
+    def update_target_network(self) -> None:
+        """Move the target by ``tau``."""
+        self.model.sac_update_target_network(self.config.tau)
+
+    def weights(self, version: Version) -> WeightSet:
+        """A copy of the policy as it is now, with the observation statistics that belong to it."""
+        policy = {**self.model.policy_description(), "normalise": self.normaliser is not None}
+        tensors = {name: _to_numpy(t) for name, t in self.model.policy_tensors().items()}
+        if self.normaliser is not None:
+            for name, tensor in self.normaliser.get_state().items():
+                if name.partition(".")[2] in self._actor_keys:
+                    tensors[name] = _to_numpy(tensor)
+        return WeightSet(version, policy, tensors)
+
+    def load_policy(self, weights: WeightSet) -> None:
+        """Start the actor from a published policy of the same description; critics and optimisers stay as they are.
+
+        Raises:
+            SpecError: another description, or a tensor that does not fit.
+        """
+        own = self.weights(weights.version)
+        if dict(weights.policy) != dict(own.policy):
+            raise SpecError(f"policy: {dict(weights.policy)}, this learner trains {dict(own.policy)}")
+        tensors = {name: torch.tensor(array) for name, array in weights.tensors.items()}
+        statistics = {} if self.normaliser is None else self.normaliser.get_state()
+        try:
+            copy_tensors(
+                {**self.model.policy_tensors(), **{name: statistics[name] for name in statistics if name in own.tensors}},
+                tensors,
+                "policy",
+            )
+        except CheckpointError as error:
+            raise SpecError(str(error)) from error
+        if self.normaliser is not None:
+            self.normaliser.set_state(statistics)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """``tensors``: name -> copy of every tensor that learning changes; ``scalars``: plain values."""
+        tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
+        tensors["generator"] = self.generator.get_state()
+        for part, optimizer in self._optimizers().items():
+            tensors.update({f"{part}.{name}": tensor for name, tensor in optimizer.get_state().items()})
+        if self.normaliser is not None:
+            tensors.update({f"normaliser.{name}": tensor for name, tensor in self.normaliser.get_state().items()})
+        return {"tensors": tensors, "scalars": {"step": self.step}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take what :meth:`get_state` gave.
+
+        Raises:
+            CheckpointError: a part is missing, unknown or of another shape.
+        """
+        tensors: dict[str, dict[str, Tensor]] = {"": {}}
+        parts = [*self._optimizers(), *([] if self.normaliser is None else ["normaliser"])]
+        for name, tensor in state["tensors"].items():
+            part, _, rest = name.partition(".")
+            group, key = (part, rest) if part in parts else ("", name)
+            tensors.setdefault(group, {})[key] = tensor
+        generator = tensors[""].pop("generator", None)
+        if generator is None or "step" not in state["scalars"]:
+            raise CheckpointError("learner state: generator or step is missing")
+        copy_tensors(self._tensors(), tensors[""], "learner")
+        for part, optimizer in self._optimizers().items():
+            optimizer.set_state(tensors.get(part, {}))
+        if self.normaliser is not None:
+            self.normaliser.set_state(tensors.get("normaliser", {}))
+        self.generator.set_state(generator.cpu())
+        self.step = int(state["scalars"]["step"])
+        self._statistics = None
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether every number is finite and the counters make sense."""
+        for name, tensor in self._tensors().items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                return False, f"{name} is not finite"
+        parts: dict[str, Adam | ObsNormaliser] = {**self._optimizers()}
+        if self.normaliser is not None:
+            parts["normaliser"] = self.normaliser
+        for name, part in parts.items():
+            ok, reason = part.check_valid()
+            if not ok:
+                return False, f"{name}: {reason}"
+        return self.step >= 0, f"step is {self.step}" if self.step < 0 else ""
+
+    def _tensors(self) -> dict[str, Tensor]:
+        own = {"log_alpha": self.temperature.raw, "skipped": self._skipped, "outside": self._outside}
+        return {**own, **{f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}}
+
+    def _optimizers(self) -> dict[str, Adam]:
+        out = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
+        return out if self.temperature.optimizer is None else {**out, "alpha_optimizer": self.temperature.optimizer}
+
+    # --- one step ---------------------------------------------------------------------------------------------------
+
+    def _step(self, optimizer: Adam, loss: Tensor, gradients: list[Tensor]) -> Tensor:
+        """Clip, judge, step; returns the norm of the gradient before clipping."""
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        # 0 times a number is 0, and 0 times what is none is NaN; three kernels where isfinite() and a cast take six
+        self._skip = torch.maximum(self._skip, (norm + loss).mul_(0.0).nan_to_num_(nan=1.0))
+        if self.config.grad_clip is not None:
+            torch._foreach_mul_(gradients, (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0))
+        optimizer.step(gradients, self._skip)
+        return norm
+
+    def _require_no_entropy(self) -> None:
+        if self.config.temperature != "fixed" or self.config.alpha != 0:
+            raise ConfigError(
+                f"learner.temperature: {self.config.temperature} with alpha {self.config.alpha:g}, but the model's policy"
+                " has no density; set temperature fixed and alpha 0"
+            )
+
+
+def _to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    array = tensor.detach().cpu().numpy()
+    return array.astype(array.dtype.newbyteorder("<"), copy=True)

@@ -1,0 +1,91 @@
+"""A sample: one batch of rows as the tensors that the losses take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headrace.common.batch import Batch
+from headrace.common.errors import SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.learner.distribution import ActionBox
+from headrace.learner.losses import bootstrap, discounted_return, discounts
+from headrace.learner.normalise import ObsNormaliser
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """B rows.
+
+    Attributes:
+        obs: key -> ``(B, *shape)`` or ``(B, h, *shape)``, normalised when the learner normalises.
+        next_obs: the same for the true last observation of each window.
+        action: ``(B, D)`` executed actions in [-1, 1], clipped.
+        reward: ``(B,)`` R = sum_{i<m} gamma^i r_i.
+        weight: ``(B,)`` gamma^m (1 - terminated), the factor of the next value.
+        outside: () int64, rows whose executed action lay outside the policy's box.
+    """
+
+    obs: dict[str, Tensor]
+    next_obs: dict[str, Tensor]
+    action: Tensor
+    reward: Tensor
+    weight: Tensor
+    outside: Tensor
+
+
+class Sampler:
+    """Turns batches into samples.
+
+    Args:
+        spec: columns of the batches.
+        gamma: discount of one env step.
+        normaliser: applied to observations; None leaves them raw.
+        device: where the samples go.
+    """
+
+    def __init__(
+        self, spec: TransitionSpec, gamma: float, normaliser: ObsNormaliser | None, device: torch.device | None = None
+    ) -> None:
+        self._spec, self._normaliser, self._device = spec, normaliser, device
+        self._box = ActionBox(spec.action, device)
+        self._powers = discounts(gamma, spec.window).to(device)
+
+    def __call__(self, batch: Batch) -> Sample:
+        """The batch as tensors.
+
+        Raises:
+            SpecError: the batch has other columns or keys than the spec.
+        """
+        rows, spec = batch.rows, self._spec
+        if rows.dtype != spec.row_dtype:
+            raise SpecError(f"batch.rows: rows of {rows.dtype.itemsize} bytes, the spec's have {spec.row_dtype.itemsize}")
+        action, outside = self._box.normalise(self._tensor(rows["action"]).reshape(len(rows), -1))
+        return Sample(
+            self._observe("obs", batch.obs),
+            self._observe("next_obs", batch.next_obs),
+            action,
+            discounted_return(self._tensor(rows["rewards"]), self._powers),
+            bootstrap(self._tensor(rows["steps"].astype(np.int64)), self._tensor(rows["terminated"]), self._powers),
+            outside,
+        )
+
+    def _observe(self, name: str, obs: Mapping[str, Array]) -> dict[str, Tensor]:
+        for o in self._spec.obs:
+            if o.key not in obs:
+                raise SpecError(f"batch.{name}: key {o.key!r} is missing, the batch holds {sorted(obs)}")
+        tensors = {o.key: self._tensor(obs[o.key]) for o in self._spec.obs}
+        return tensors if self._normaliser is None else self._normaliser(tensors)
+
+    def _tensor(self, array: Array) -> Tensor:
+        # from_numpy wants memory that may be written and has no gaps; rows are neither packed by column nor ours
+        if not (array.flags.writeable and array.flags.c_contiguous):
+            array = array.copy()
+        return torch.from_numpy(array).to(self._device)
