@@ -51,13 +51,13 @@ def run_evaluator(settings: EvaluatorSettings, clock: Clock | None = None) -> in
     uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
     hello = new_hello("evaluator", settings.evaluator_id, spec=spec.to_dict())
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
-    with stop_on_signal() as stop:
-        link.start()
-        try:
-            if wait_welcome(link, stop, settings.network.connect_s, clock) is not None:
-                _follow(settings, uplink, link, stop)
-        finally:
-            link.close(Goodbye(False, "leaving"))
+    stop = stop_on_signal()
+    link.start()
+    try:
+        if wait_welcome(link, stop, settings.network.connect_s, clock) is not None:
+            _follow(settings, uplink, link, stop)
+    finally:
+        link.close(Goodbye(False, "leaving"))
     return 0
 
 

@@ -56,22 +56,20 @@ def run(settings: ActorSettings, clock: Clock | None = None) -> int:
     uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
     hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
-    with stop_on_signal() as stop:
-        link.start()
+    stop = stop_on_signal()
+    link.start()
+    try:
+        welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
+        if welcome is None:
+            return 0
+        lanes = make_lanes(settings.env, settings.window, run_seed=settings.seed, actor=settings.actor_id, epoch=welcome.epoch)
         try:
-            welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
-            if welcome is None:
-                return 0
-            lanes = make_lanes(
-                settings.env, settings.window, run_seed=settings.seed, actor=settings.actor_id, epoch=welcome.epoch
-            )
-            try:
-                rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, welcome.epoch, "action"))
-                ActorLoop(settings, spec, lanes, uplink, link, clock, rng).run(stop)
-            finally:
-                lanes.close()
+            rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, welcome.epoch, "action"))
+            ActorLoop(settings, spec, lanes, uplink, link, clock, rng).run(stop)
         finally:
-            link.close(Goodbye(False, "leaving"))
+            lanes.close()
+    finally:
+        link.close(Goodbye(False, "leaving"))
     return 0
 
 

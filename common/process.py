@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from types import FrameType
 
 from headrace.common.clock import Clock
 from headrace.common.errors import DeadlineExceeded
@@ -17,17 +17,22 @@ LOG = logging.getLogger(__name__)
 LOOK_S = 0.5
 
 
-@contextlib.contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM or SIGINT sets; only role processes use it, never a library client."""
+def stop_on_signal() -> threading.Event:
+    """An event that SIGTERM or SIGINT sets; a second SIGINT ends the process at once.
+
+    The handlers stay to the end of the process: one that is just leaving must not be killed by a late SIGTERM. Only
+    role processes call this, never a library client.
+    """
     stop = threading.Event()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {n: signal.signal(n, lambda *_: stop.set()) for n in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            os._exit(130)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return stop
 
 
 def wait_welcome(link: Link, stop: threading.Event, deadline_s: float, clock: Clock) -> Welcome | None:

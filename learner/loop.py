@@ -63,15 +63,15 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
     feed = Feed(settings.learner.batch_size, settings.learner.prefetch_batches, statistics=settings.learner.normalise_obs)
     link = Link(new_hello("learner", settings.learner_id), feed, settings.endpoint, settings.network, clock)
     done = False
-    with stop_on_signal() as stop:
-        link.start()
-        try:
-            welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
-            if welcome is not None:
-                with MetricSinks(settings.run_dir, settings.sinks) as sinks:
-                    done = LearnerLoop(settings, welcome, feed, link, sinks, clock).run(stop)
-        finally:
-            link.close(Goodbye(done, "the run is complete" if done else "leaving"))
+    stop = stop_on_signal()
+    link.start()
+    try:
+        welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
+        if welcome is not None:
+            with MetricSinks(settings.run_dir, settings.sinks) as sinks:
+                done = LearnerLoop(settings, welcome, feed, link, sinks, clock).run(stop)
+    finally:
+        link.close(Goodbye(done, "the run is complete" if done else "leaving"))
     return 0
 
 
