@@ -91,11 +91,6 @@ class RunConfig:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.env.lanes > self.pacing.lead_steps:
             raise _impossible("env.lanes", self.env.lanes, "above", "pacing.lead_steps", self.pacing.lead_steps)
-        if self.run.mode == "sync" and self.actor.count > 1:
-            raise ConfigError(
-                f"actor.count: {self.actor.count} with run.mode sync, which runs one actor in its process; nearest valid: 1"
-                " (env.lanes gives it more episodes at a time)"
-            )
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
 from headrace.launch.rundir import RunDir, write_whole
 from headrace.launch.stash import move_tree
-from headrace.launch.supervise import Supervisor
+from headrace.launch.supervise import Status, Supervisor
 from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
 from headrace.launch.targets import new_run
 
@@ -99,6 +99,14 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     return _Job(config, run, None).run()
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody stopped the run: once, in order, or twice (``hurried``)."""
+
+    def __init__(self, *, hurried: bool) -> None:
+        super().__init__("the run was stopped")
+        self.hurried = hurried
+
+
 class _Job:
     """One run from its directory to its result."""
 
@@ -115,23 +123,48 @@ class _Job:
         pool = self._run.pool_dir(self._config.run.pool_dir)
         if pool != self._run.pool and not pool.exists() and self._run.pool.exists():
             move_tree(self._run.pool, pool, self._progress.notice)
-        supervisor = self._supervisor()
+        hurried = True
         try:
-            decisions = supervisor.run()
-        finally:
-            self._reporter.close()
-        wall_s = time.monotonic() - self._begun
-        if pool != self._run.pool and pool.exists():
-            if decisions.hurried:
-                self._progress.notice(f"the pool is still in {pool}; --resume finds it there")
-            else:
-                move_tree(pool, self._run.pool, self._progress.notice)
-        if decisions.outcome == INTERRUPTED:
+            status = self._synchronously() if self._config.run.mode == "sync" else self._supervised()
+            hurried = False
+        except Stopped as stopped:
+            hurried = stopped.hurried
             self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
-            raise KeyboardInterrupt
+            raise
+        except HeadraceError:
+            hurried = False
+            raise
+        finally:
+            wall_s = time.monotonic() - self._begun
+            self._reporter.close()
+            self._bring_home(pool, hurried)
+        return self._conclude(status, wall_s)
+
+    def _synchronously(self) -> Status:
+        from headrace.launch.sync import run_sync  # torch comes with it
+
+        try:
+            return run_sync(self._config, self._run, self._reporter, init_from=self._init_from)
+        except KeyboardInterrupt as interrupt:
+            raise Stopped(hurried=False) from interrupt
+
+    def _supervised(self) -> Status:
+        supervisor = self._supervisor()
+        decisions = supervisor.run()
+        if decisions.outcome == INTERRUPTED:
+            raise Stopped(hurried=decisions.hurried)
         if decisions.outcome != DONE:
             raise HeadraceError(self._explain(supervisor, decisions))
-        return self._conclude(supervisor.status, wall_s)
+        return supervisor.status
+
+    def _bring_home(self, pool: Path, hurried: bool) -> None:
+        """Copy a pool that lives elsewhere into the run directory, unless a person asked to end at once."""
+        if pool == self._run.pool or not pool.exists():
+            return
+        if hurried:
+            self._progress.notice(f"the pool is still in {pool}; --resume finds it there")
+        else:
+            move_tree(pool, self._run.pool, self._progress.notice)
 
     def _supervisor(self) -> Supervisor:
         config = self._config

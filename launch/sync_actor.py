@@ -1,0 +1,135 @@
+"""One actor of the synchronous mode: its lanes are stepped by hand, and its steps go straight into the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.assembler import Assembler
+from headrace.actor.envs import Lanes, LaneStep
+from headrace.actor.policy import Policy, RandomPolicy
+from headrace.actor.stacking import FrameStack
+from headrace.buffer.pool import SACReplayPool
+from headrace.common.errors import BlockRefused
+from headrace.common.weights import NO_VERSION, Version
+
+STREAM = 1
+Episode = tuple[float, int]  # return, length in env steps
+
+
+class SyncActor:
+    """Lanes, assemblers and noise of one actor.
+
+    Attributes:
+        executed: env steps executed since the run began.
+        count: lanes, the env steps of one call of :meth:`step`.
+
+    Args:
+        name: under which the pool knows its rows.
+        lanes: parallel episodes.
+        pool: where rows go.
+        rng: all noise of this actor's actions.
+        min_rows: fewest rows of a block, but for the last one of an episode.
+    """
+
+    def __init__(self, name: str, lanes: Lanes, pool: SACReplayPool, rng: np.random.Generator, min_rows: int = 1) -> None:
+        self.name, self.count, self.executed = name, lanes.count, 0
+        self._lanes, self._pool, self._rng, self._min_rows = lanes, pool, rng, min_rows
+        self._random = RandomPolicy(lanes.spec, lanes.count)
+        self._stack = FrameStack(lanes.spec, lanes.count)
+        self._assemblers = [Assembler(lanes.spec) for _ in range(lanes.count)]
+        self._returns, self._lengths = np.zeros(lanes.count), np.zeros(lanes.count, np.int64)
+        self._episode = np.full(lanes.count, -1, np.int64)
+        self._fresh = np.zeros(lanes.count, np.bool_)
+        self._obs: Any = None
+
+    @property
+    def at_start(self) -> bool:
+        """Whether no lane is inside an episode; so it is after :meth:`cut`, too."""
+        return bool(self._fresh.all())
+
+    @property
+    def first_lane_at_start(self) -> bool:
+        """Whether lane 0 is between two episodes."""
+        return bool(self._fresh[0])
+
+    def begin(self) -> None:
+        """Begin an episode in every lane: at the start of the run, after :meth:`set_state`, and after :meth:`cut`."""
+        first = self._lanes.reset()
+        self._episode[:] = -1
+        self._go_on(first.obs, first.episode)
+
+    def step(self, policy: Policy | None, version: Version) -> list[Episode]:
+        """One step of every lane, with uniform actions where ``policy`` is none; the episodes that ended."""
+        actions = (policy or self._random).act(self._obs, self._rng, False)
+        step = self._lanes.step(actions)
+        ended = [self._record(lane, actions[lane], step, version if policy else NO_VERSION) for lane in range(self.count)]
+        self._go_on(step.obs, step.episode)
+        for lane, assembler in enumerate(self._assemblers):
+            if assembler.ready >= self._min_rows or (assembler.ready and self._fresh[lane]):
+                self._insert(assembler)
+        return [episode for episode in ended if episode is not None]
+
+    def cut(self) -> None:
+        """End the running episodes as truncated and hand over every row; :meth:`begin` goes on with the next ones."""
+        for assembler in self._assemblers:
+            assembler.abort()
+            if assembler.ready:
+                self._insert(assembler)
+        self._lanes.set_state(self._lanes.get_state())  # a lane that had only just begun an episode begins it again
+        self._fresh[:] = True
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._lanes.close()
+
+    def get_state(self) -> dict[str, Any]:
+        """Plain values, complete where :attr:`at_start` holds."""
+        return {"executed": self.executed, "lanes": self._lanes.get_state(), "rng": self._rng.bit_generator.state}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`; call :meth:`begin` next."""
+        self.executed = int(state["executed"])
+        self._lanes.set_state(state["lanes"])
+        self._rng.bit_generator.state = state["rng"]
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether lanes and assemblers are in order."""
+        checks = [self._lanes.check_valid(), *(assembler.check_valid() for assembler in self._assemblers)]
+        reasons = [f"{self.name}: {reason}" for ok, reason in checks if not ok]
+        return not reasons, "; ".join(reasons)
+
+    def _record(self, lane: int, action: Any, step: LaneStep, version: Version) -> Episode | None:
+        assembler = self._assemblers[lane]
+        if step.crashed[lane]:
+            assembler.abort()
+            return None
+        if not step.live[lane]:
+            return None
+        self.executed += 1
+        self._returns[lane] += step.rewards[lane]
+        self._lengths[lane] += 1
+        reward, terminated, truncated = float(step.rewards[lane]), bool(step.terminated[lane]), bool(step.truncated[lane])
+        next_obs, outcome = {key: value[lane] for key, value in step.next_obs.items()}, int(step.success[lane])
+        assembler.step(action, reward, terminated, truncated, next_obs, version=version, outcome=outcome)
+        return (float(self._returns[lane]), int(self._lengths[lane])) if terminated or truncated else None
+
+    def _go_on(self, obs: Mapping[str, Any], episode: Any) -> None:
+        self._fresh = episode != self._episode
+        for lane in np.flatnonzero(self._fresh):
+            self._assemblers[lane].begin(int(episode[lane]), {key: value[lane] for key, value in obs.items()})
+            self._returns[lane], self._lengths[lane] = 0.0, 0
+        self._episode = np.array(episode)
+        self._obs = self._stack.push(obs, episode)
+
+    def _insert(self, assembler: Assembler) -> None:
+        block = assembler.take(assembler.ready)
+        if block is None:
+            return
+        seq = self._pool.last_seq(self.name, STREAM) + 1
+        try:
+            self._pool.insert(block, self.name, STREAM, seq)
+        except BlockRefused:
+            self._pool.reject(self.name, STREAM, seq, block.n_rows)  # counted, and blocks nothing behind it

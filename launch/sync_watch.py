@@ -1,0 +1,119 @@
+"""What people see of a synchronous run: the same status and metrics that a buffer gives of an asynchronous one."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.evaluate import EvalResult
+from headrace.buffer.pacing import Pacing
+from headrace.buffer.pool import SACReplayPool
+from headrace.common.clock import Clock
+from headrace.common.metrics import RateWindow, process_memory
+from headrace.launch.sync_actor import Episode, SyncActor
+
+RETURNS_KEPT = 100
+EVALUATIONS_KEPT = 1000
+
+
+class SyncWatch:
+    """Collects what happens; decides nothing.
+
+    Args:
+        run_id: identity of the run.
+        clock: for rates and ages.
+    """
+
+    def __init__(self, run_id: str, clock: Clock) -> None:
+        self._run_id, self._clock, self._since = run_id, clock, clock.now()
+        self._env_rate, self._update_rate = RateWindow(), RateWindow()
+        self._returns: deque[float] = deque(maxlen=RETURNS_KEPT)
+        self._evaluations: deque[dict[str, Any]] = deque(maxlen=EVALUATIONS_KEPT)
+        self._episodes = 0
+
+    def episodes(self, ended: Sequence[Episode]) -> None:
+        """Training episodes ended."""
+        self._episodes += len(ended)
+        self._returns.extend(total for total, _ in ended if np.isfinite(total))
+
+    def evaluation(self, result: EvalResult, env_steps: int, step: int) -> None:
+        """A finished evaluation of the policy of update ``step``."""
+        self._evaluations.append(
+            {
+                "epoch": 1,
+                "step": step,
+                "env_steps": env_steps,
+                "episodes": len(result.returns),
+                "return_mean": result.mean,
+                "return_std": result.std,
+                "length_mean": float(result.lengths.mean()),
+                "success_rate": None if result.successes is None else float(result.successes.mean()),
+            }
+        )
+
+    def observe(self, pacing: Pacing) -> None:
+        """Note the counters for the rates."""
+        now = self._clock.now()
+        self._env_rate.add(pacing.env_steps, now)
+        self._update_rate.add(pacing.updates, now)
+
+    def summary(self, pacing: Pacing, pool: SACReplayPool) -> dict[str, Any]:
+        """The part that goes into the run's metrics."""
+        return {
+            "env_steps": pacing.env_steps,
+            "updates": pacing.updates,
+            "env_steps_s": round(self._env_rate.per_second(), 2),
+            "updates_s": round(self._update_rate.per_second(), 2),
+            "achieved_ratio": round(pacing.achieved_ratio, 5),
+            "pool_rows": pool.size,
+            "episodes": self._episodes,
+            "return_mean": float(np.mean(self._returns)) if self._returns else None,
+            "policy_lag_updates": 0,
+            "policy_age_s": 0.0,
+            "evaluations": len(self._evaluations),
+            "evaluation": self._evaluations[-1] if self._evaluations else None,
+        }
+
+    def status(self, pacing: Pacing, pool: SACReplayPool, actors: Sequence[SyncActor], done: bool) -> dict[str, Any]:
+        """The whole status; every value is plain JSON."""
+        summary, config = self.summary(pacing, pool), pacing.config
+        kept = ("env_steps", "updates", "achieved_ratio", "episodes", "return_mean", "policy_lag_updates", "policy_age_s")
+        phase = "done" if done else "training" if pacing.owed else "filling"
+        filling = f"filling: {pacing.env_steps} of {config.min_fill} env steps before the first update"
+        here = {"host": socket.gethostname(), "pid": os.getpid(), "lag_updates": 0, "age_s": 0.0, "silent_s": 0.0}
+        return {
+            "run": self._run_id,
+            "phase": phase,
+            "uptime_s": round(self._clock.now() - self._since, 3),
+            **{name: summary[name] for name in kept},
+            "env_steps_goal": config.env_steps,
+            "updates_owed": pacing.owed,
+            "rates": {name: summary[name] for name in ("env_steps_s", "updates_s")},
+            "target_ratio": config.ratio,
+            "pool": {"rows": pool.size, **pool.info()},
+            "actors": [{"id": actor.name, "executed": actor.executed, **here} for actor in actors],
+            "evaluations": list(self._evaluations)[-50:],
+            "counters": pool.counters(),
+            "memory": process_memory(),
+            "waiting": [filling] if phase == "filling" else [],
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns and evaluations so far."""
+        return {"episodes": self._episodes, "returns": list(self._returns), "evaluations": list(self._evaluations)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`."""
+        self._episodes = int(state["episodes"])
+        self._returns.extend(state["returns"])
+        self._evaluations.extend(state["evaluations"])
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether every return kept belongs to an episode counted."""
+        few = self._episodes < len(self._returns)
+        return not few, f"{len(self._returns)} returns of {self._episodes} episodes" if few else ""
