@@ -119,7 +119,7 @@ def _room(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
     except NoSpace as error:
         yield Finding("pool", BAD, str(error))
         return
-    yield Finding("pool", GOOD, f"needs {needed / GIB:.2f} GiB in {existing}")
+    yield Finding("pool", GOOD, f"needs {needed / (1 << 20):,.0f} MiB in {existing}")
     if not os.access(existing, os.W_OK):
         yield Finding("pool", BAD, f"{existing} cannot be written", "choose another run.dir or run.pool_dir")
 

@@ -11,7 +11,7 @@ from headrace.buffer.files import HEADER
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.query import Observer
 from headrace.common.errors import PoolError, PoolLocked
-from headrace.launch.config import make_config, read_config
+from headrace.launch.config import read_config
 from headrace.launch.rundir import RunDir
 
 DEADLINE_S = 5.0
@@ -27,7 +27,9 @@ def find_pool(target: Path) -> Path:
     places = [target]
     if (target / "config.yaml").is_file():
         run = RunDir(target)
-        places = [run.pool_dir(make_config(read_config(run.config)).run.pool_dir), run.pool]
+        # Read without checking: a pool outlives options that a later version no longer knows.
+        elsewhere = read_config(run.config).get("run", {}).get("pool_dir", "")
+        places = [run.pool_dir(elsewhere), run.pool]
     for place in places:
         if (place / manifest.NAME).is_file():
             return place

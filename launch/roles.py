@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -38,7 +39,9 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
 
     network = replace(config.network, endpoint=bind) if bind else config.network
     pool_dir = run.pool_dir(config.run.pool_dir)
-    return serve(BufferSettings(network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint))
+    settings = BufferSettings(network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint)
+    _leave_signals_to_the_role()
+    return serve(settings)
 
 
 def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id: str, init_from: Path | None) -> int:
@@ -47,11 +50,11 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
     from headrace.learner.loop import run as learn
 
     endpoint = connect or run.wait_endpoint(config.network.connect_s)
-    return learn(
-        LearnerSettings(
-            endpoint, learner_id, config.learner, config.model, config.sinks, config.network, run.path, config.seed, init_from
-        )
+    settings = LearnerSettings(
+        endpoint, learner_id, config.learner, config.model, config.sinks, config.network, run.path, config.seed, init_from
     )
+    _leave_signals_to_the_role()
+    return learn(settings)
 
 
 def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_id: str) -> int:
@@ -60,7 +63,9 @@ def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_
     from headrace.actor.loop import run as act
 
     endpoint = connect or find_endpoint(config, run)
-    return act(ActorSettings(endpoint, actor_id, config.env, config.window, config.actor, config.network, config.seed))
+    settings = ActorSettings(endpoint, actor_id, config.env, config.window, config.actor, config.network, config.seed)
+    _leave_signals_to_the_role()
+    return act(settings)
 
 
 def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, evaluator_id: str) -> int:
@@ -72,11 +77,11 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
         raise ConfigError("eval.every: 0 means no evaluation during the run; an evaluator needs at least 1")
     endpoint = connect or find_endpoint(config, run)
     every, episodes = config.eval.every, config.eval.episodes
-    return judge(
-        EvaluatorSettings(
-            *(endpoint, evaluator_id, config.env, config.window, config.actor, config.network, every, episodes, config.seed)
-        )
+    settings = EvaluatorSettings(
+        endpoint, evaluator_id, config.env, config.window, config.actor, config.network, every, episodes, config.seed
     )
+    _leave_signals_to_the_role()
+    return judge(settings)
 
 
 def own_id(kind: str) -> str:
@@ -103,6 +108,8 @@ def guarded(name: str, body: Callable[[], int]) -> int:
 
     0: ended in order. 1: it failed, and may be started again. 3: it would fail again, and must not be.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave_early)  # until the role runs, a request to end means: end here
     follow_parent()
     form = f"%(asctime)s %(levelname)s {name} %(message)s"
     logging.basicConfig(level=logging.INFO, format=form, stream=sys.stderr)
@@ -116,3 +123,16 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     except Exception:
         traceback.print_exc()  # a defect: the log is where it is looked for
         return 1
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)  # stays while the interpreter shuts down, where handlers are reset
+
+
+def _leave_early(number: int, frame: object) -> None:
+    raise SystemExit(0)
+
+
+def _leave_signals_to_the_role() -> None:
+    """From here on the role listens for signals itself; one that comes when it has just stopped to changes nothing."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)

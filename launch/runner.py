@@ -120,25 +120,26 @@ class _Job:
     def run(self) -> TrainResult:
         """Everything, from the roles to the result."""
         self._run.result.unlink(missing_ok=True)
+        try:
+            status = self._train()
+        except Stopped:
+            self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
+            raise
+        return self._conclude(status, time.monotonic() - self._begun)
+
+    def _train(self) -> Status:
         pool = self._run.pool_dir(self._config.run.pool_dir)
         if pool != self._run.pool and not pool.exists() and self._run.pool.exists():
             move_tree(self._run.pool, pool, self._progress.notice)
-        hurried = True
+        hurried = False
         try:
-            status = self._synchronously() if self._config.run.mode == "sync" else self._supervised()
-            hurried = False
+            return self._synchronously() if self._config.run.mode == "sync" else self._supervised()
         except Stopped as stopped:
             hurried = stopped.hurried
-            self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
-            raise
-        except HeadraceError:
-            hurried = False
             raise
         finally:
-            wall_s = time.monotonic() - self._begun
             self._reporter.close()
             self._bring_home(pool, hurried)
-        return self._conclude(status, wall_s)
 
     def _synchronously(self) -> Status:
         from headrace.launch.sync import run_sync  # torch comes with it

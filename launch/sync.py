@@ -88,16 +88,8 @@ def run_sync(
     torch.set_num_threads(torch_threads(config.learner))
     try:
         with Interrupt() as interrupt, MetricSinks(run.path, config.sinks) as sinks:
-            newest = checkpoint.newest(run.checkpoints)
-            if newest is None:
-                shutil.rmtree(run.pool_dir(config.run.pool_dir), ignore_errors=True)  # of a run that ended before its first
-            job = SyncRun(config, run, watcher, sinks, clock or MonotonicClock(), update_log)
+            job = SyncRun(config, run, watcher, sinks, clock or MonotonicClock(), init_from, update_log)
             try:
-                if newest is not None:
-                    job.restore(newest)
-                    watcher.notice(f"continuing {newest.name} at {job.executed} env steps")
-                elif init_from is not None:
-                    job.sac.load_policy(WeightSet.unpack(init_from.read_bytes()))
                 return job.run(interrupt)
             finally:
                 job.close()
@@ -106,7 +98,7 @@ def run_sync(
 
 
 class SyncRun:
-    """All parts of one run."""
+    """All parts of one run, ready to :meth:`run`; the arguments are those of :func:`run_sync`."""
 
     def __init__(
         self,
@@ -115,11 +107,14 @@ class SyncRun:
         watcher: Watcher,
         sinks: MetricSinks,
         clock: Clock,
+        init_from: Path | None = None,
         update_log: Path | None = None,
     ) -> None:
         self._config, self._run, self._watcher, self._sinks, self._clock = config, run, watcher, sinks, clock
         self._update_log = update_log
-        pool_dir = run.pool_dir(config.run.pool_dir)
+        pool_dir, newest = run.pool_dir(config.run.pool_dir), checkpoint.newest(run.checkpoints)
+        if newest is None:
+            shutil.rmtree(pool_dir, ignore_errors=True)  # of an attempt that ended before its first checkpoint
         self.spec = make_spec(config.env, config.window)
         self.sac = SAC(make_model(self.spec, config.model, config.seed), self.spec, config.learner, config.seed)
         rng = np.random.default_rng(derive_seed(config.seed, "sampler"))
@@ -134,6 +129,10 @@ class SyncRun:
         self._evaluate_at = 0
         self._asked_at: float | None = None
         self._logged_at = self._shown_at = clock.now()
+        if newest is not None:
+            self._restore(newest)
+        elif init_from is not None:
+            self.sac.load_policy(WeightSet.unpack(init_from.read_bytes()))
 
     def _make_actor(self, name: str) -> SyncActor:
         config = self._config
@@ -259,8 +258,7 @@ class SyncRun:
             actor.begin()
         return path
 
-    def restore(self, newest: Path) -> None:
-        """Continue a checkpoint; call :meth:`run` next."""
+    def _restore(self, newest: Path) -> None:
         found = checkpoint.read(newest)
         own = json.loads((newest / STATE).read_text())
         if not self.pool.load(newest / POOL):
@@ -272,6 +270,7 @@ class SyncRun:
         self._watch.set_state(own["watch"])
         self._saved_step = self._logged_step = self.sac.step
         self.pacing.observe(self.pool.env_steps, self.pool.updates)
+        self._watcher.notice(f"continuing {newest.name} at {self.executed} env steps")
 
     def digest(self) -> str:
         """SHA-256 in hex over every tensor, row, counter and random state; equal for equal runs at the end of an episode."""

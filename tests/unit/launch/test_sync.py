@@ -1,0 +1,273 @@
+"""Synchronous mode: equal runs are equal to the bit, stopped or not, and every step is counted once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from headrace.buffer.pool import SACReplayPool
+from headrace.common.clock import ManualClock
+from headrace.common.config import dump, merge
+from headrace.common.errors import CheckpointError
+from headrace.common.weights import WeightSet
+from headrace.launch.config import make_config
+from headrace.launch.interrupt import Interrupt
+from headrace.launch.rundir import RunDir
+from headrace.launch.sync import SyncRun, run_sync
+from headrace.launch.sync_actor import STREAM
+from headrace.learner import checkpoint
+from headrace.learner.sinks import MetricSinks
+from helpers.scripted import read_log
+
+PENDULUM = {
+    "env": {"id": "Pendulum-v1", "max_episode_steps": 20},
+    "model": {"options": {"hidden": [8, 8]}},
+    "learner": {"batch_size": 16, "checkpoint_every_updates": 1_000_000},
+    "pool": {"capacity": 100},  # smaller than a run, so that rows are evicted too
+    "pacing": {"env_steps": 160, "min_fill": 20, "random_steps": 30},
+    "eval": {"every": 0},
+    "sinks": {"tensorboard": False},
+}
+FANCY = {
+    "env": {"lanes": 2},
+    "actor": {"count": 2},
+    "window": {"n_step": 3, "stack": 2},
+    "pacing": {"ratio": 0.7},
+    "learner": {"normalise_obs": True, "actor_update_interval": 2},
+    "pool": {"min_block_rows": 4},
+}
+UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
+    "env": {
+        "id": "helpers.scripted:make",
+        "max_episode_steps": None,
+        "lanes": 2,
+        "kwargs": {"lengths": [3, 4, 5, 7, 9], "ends": ["truncated", "terminated", "both"]},
+    },
+    "learner": {"checkpoint_every_updates": 30},
+}
+
+
+class Told:
+    def __init__(self, on_update=lambda: None):
+        self.notices, self.on_update = [], on_update
+
+    def notice(self, text):
+        self.notices.append(text)
+
+    def update(self, status):
+        self.on_update()
+
+
+def config_of(*changes):
+    mapping = PENDULUM
+    for change in changes:
+        mapping = merge(mapping, change)
+    return make_config(mapping)
+
+
+def play(place: Path, config, interrupt=None, told=None, clock=None, begin=None):
+    """Run or go on in ``place`` and give the digest of the end."""
+    run = RunDir.open(place) if (place / "config.yaml").exists() else RunDir.create(place, dump(config))
+    with MetricSinks(run.path, config.sinks) as sinks:
+        job = SyncRun(config, run, told or Told(), sinks, clock or ManualClock())
+        try:
+            if begin is not None:
+                begin(job)
+            job.run(interrupt or Interrupt())
+        finally:
+            assert job.check_valid() == (True, "")
+            digest = job.digest()
+            job.close()
+    return digest
+
+
+def steps(n):
+    return {"pacing": {"env_steps": n}}
+
+
+def test_two_runs_of_one_seed_are_equal_update_by_update(tmp_path):
+    logs = []
+    for name in ("one", "two"):
+        run = RunDir.create(tmp_path / name, {})
+        run_sync(config_of(FANCY), run, Told(), clock=ManualClock(), update_log=tmp_path / f"{name}.jsonl")
+        logs.append((tmp_path / f"{name}.jsonl").read_text())
+    assert logs[0] == logs[1]
+    lines = [json.loads(line) for line in logs[0].splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 99))  # floor(0.7 * (160 - 20))
+    assert len({line["parameters"] for line in lines}) == len({line["batch"] for line in lines}) == 98
+
+
+def test_another_seed_is_another_run(tmp_path):
+    digests = {play(tmp_path / str(seed), config_of(steps(60), {"seed": seed})) for seed in (1, 2)}
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("changes", [{}, FANCY], ids=["plain", "fancy"])
+def test_half_then_resumed_is_the_whole(tmp_path, changes):
+    whole = play(tmp_path / "whole", config_of(changes, steps(320)))
+    half = play(tmp_path / "half", config_of(changes))
+    assert half != whole
+    assert play(tmp_path / "half", config_of(changes, steps(320))) == whole
+
+
+@pytest.mark.parametrize("changes", [{"learner": {"checkpoint_every_updates": 30}}, UNEVEN], ids=["together", "uneven"])
+@pytest.mark.parametrize("dies_after", [10, 75])
+def test_killed_then_resumed_is_the_whole(tmp_path, changes, dies_after):
+    config = config_of(changes)
+    whole = play(tmp_path / "whole", config)
+
+    def die(job):
+        update = job.sac.update
+
+        def fatal(batch, statistics=None):
+            if job.sac.step == dies_after:
+                raise RuntimeError("killed")
+            return update(batch, statistics)
+
+        job.sac.update = fatal
+
+    run = RunDir.create(tmp_path / "killed", dump(config))
+    with MetricSinks(run.path, config.sinks) as sinks:
+        job = SyncRun(config, run, Told(), sinks, ManualClock())
+        die(job)
+        with pytest.raises(RuntimeError, match="killed"):
+            job.run(Interrupt())
+        job.close()
+    assert len(list(run.checkpoints.glob("step_*"))) == dies_after // 30
+    assert play(run.path, config) == whole
+
+
+def test_ctrl_c_stops_between_episodes_and_loses_nothing(tmp_path):
+    config = config_of()
+    whole = play(tmp_path / "whole", config)
+    interrupt, told = Interrupt(), Told()
+
+    def ask_inside_an_episode(job):
+        act = job._act
+
+        def counting():
+            interrupt.asked |= job.executed == 69
+            return act()
+
+        job._act = counting
+
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "stopped", config, interrupt, told, begin=ask_inside_an_episode)
+    assert told.notices[-1].startswith("stopped between two episodes")
+    assert (
+        json.loads((checkpoint.newest(tmp_path / "stopped" / "checkpoints") / "sync.json").read_text())["actors"]["actor-0"][
+            "executed"
+        ]
+        == 80
+    )
+    assert play(tmp_path / "stopped", config) == whole
+
+
+def test_ctrl_c_cuts_an_episode_that_does_not_end_in_time(tmp_path):
+    config = config_of({"env": {"max_episode_steps": 1000}})
+    interrupt, clock, told = Interrupt(), ManualClock(), Told()
+
+    def ask_at_step_50(job):
+        act = job._act
+
+        def counting():
+            interrupt.asked |= job.executed >= 50
+            clock.advance(1.0)
+            return act()
+
+        job._act = counting
+
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "r", config, interrupt, told, clock, ask_at_step_50)
+    assert "cut (truncated)" in told.notices[-1]
+    pool = SACReplayPool.from_path(checkpoint.newest(tmp_path / "r" / "checkpoints") / "pool")
+    rows = pool.gather(range_of(pool)).rows
+    assert rows["truncated"].tolist() == [0] * (len(rows) - 1) + [1]
+    assert 55 <= len(rows) <= 57  # five seconds of one step each
+
+
+def range_of(pool):
+    return np.arange(pool.tail, pool.head)
+
+
+@pytest.mark.parametrize(("ratio", "updates"), [(0.0, 0), (0.3, 42), (1.0, 140), (2.5, 350)])
+def test_ratio_counts_updates_per_executed_step(tmp_path, ratio, updates):
+    run = RunDir.create(tmp_path / "r", {})
+    status = run_sync(config_of({"pacing": {"ratio": ratio}}), run, Told(), clock=ManualClock())
+    assert (status["env_steps"], status["updates"]) == (160, updates)
+
+
+def test_rows_are_the_steps_that_the_env_saw(tmp_path):
+    log = tmp_path / "actions.jsonl"
+    env = {**UNEVEN["env"], "kwargs": {**UNEVEN["env"]["kwargs"], "log": str(log)}}
+    config = config_of({"env": env, "pool": {"capacity": 1000}, "pacing": {"env_steps": 101, "random_steps": 40}})
+    run = RunDir.create(tmp_path / "r", {})
+    status = run_sync(config, run, Told(), clock=ManualClock())
+    assert status["env_steps"] == 100  # two lanes, and never a step too many
+    pool = SACReplayPool(1000, path=run.pool)
+    batch = pool.gather(range_of(pool))
+    assert (batch.obs["obs"][:, 2] == batch.rows["t"]).all()
+    assert (batch.next_obs["obs"][:, 2] == batch.rows["t"] + 1).all()
+    assert (batch.next_obs["obs"][:, 1] == batch.obs["obs"][:, 1]).all()
+    seen = read_log(log)
+    for row in batch.rows:
+        assert seen.pop((int(row["episode"]) % 2, int(row["episode"]), int(row["t"]))) == pytest.approx(row["action"].tolist())
+    assert not seen
+    assert pool.last_seq("actor-0", STREAM) == 100
+    random = batch.rows["learner_epoch"] == 0
+    assert random.sum() == 40
+    newest = batch.rows[~random]
+    assert (newest["learner_step"] <= 80).all()
+    pool.close()
+
+
+def test_rows_carry_the_newest_version(tmp_path):
+    run = RunDir.create(tmp_path / "r", {})
+    run_sync(config_of({"pool": {"capacity": 1000}}), run, Told(), clock=ManualClock())
+    pool = SACReplayPool(1000, path=run.pool)
+    rows = pool.gather(range_of(pool)).rows
+    pool.close()
+    # step k acts after the updates that the rows before it owed; the newest row of a running episode waits one step
+    for k, row in enumerate(rows):
+        step = int(row["learner_step"])
+        assert step == 0 if k < 30 else k - 20 - step == (0 if k % 20 == 0 else 1)
+
+
+def test_run_directory_is_that_of_any_run(tmp_path):
+    run = RunDir.create(tmp_path / "r", {})
+    config = config_of(
+        {"eval": {"every": 50, "episodes": 2}, "learner": {"checkpoint_every_updates": 40, "checkpoint_keep": 2}}
+    )
+    shown = []
+    told = Told(lambda: shown.append(1))
+    status = run_sync(config, run, told, clock=ManualClock())
+    newest = checkpoint.newest(run.checkpoints)
+    assert [p.name for p in sorted(run.checkpoints.iterdir())] == ["step_000000000120", "step_000000000140"]
+    assert WeightSet.unpack((newest / "policy.hrw").read_bytes()).version.step == 140
+    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    evaluated = {r["run/evaluation"]["env_steps"] for r in records if r["run/evaluation"]}
+    assert len(evaluated) == 3
+    assert records[-1]["run/updates"] == records[-1]["learner/updates"] == 140
+    assert "critic/loss" in records[-1]
+    assert len(shown) >= 4
+    assert status["counters"]["rows_evicted"] == 60
+
+
+def test_a_checkpoint_without_its_pool_is_refused(tmp_path):
+    run = RunDir.create(tmp_path / "r", {})
+    run_sync(config_of(steps(60)), run, Told(), clock=ManualClock())
+    state = checkpoint.read(checkpoint.newest(run.checkpoints)).state
+    checkpoint.write(run.checkpoints, 99, state, files={"sync.json": b"{}"}, keep=1)
+    with pytest.raises(CheckpointError, match="no checkpoint of a synchronous run"):
+        run_sync(config_of(steps(80)), run, Told(), clock=ManualClock())
+
+
+def test_init_from_a_policy(tmp_path):
+    first = RunDir.create(tmp_path / "first", {})
+    run_sync(config_of(steps(60)), first, Told(), clock=ManualClock())
+    policy = checkpoint.newest(first.checkpoints) / "policy.hrw"
+    second = RunDir.create(tmp_path / "second", {})
+    run_sync(config_of(steps(60), {"pacing": {"ratio": 0}}), second, Told(), clock=ManualClock(), init_from=policy)
+    begun = WeightSet.unpack((checkpoint.newest(second.checkpoints) / "policy.hrw").read_bytes())
+    taken = WeightSet.unpack(policy.read_bytes())
+    assert all((begun.tensors[name] == tensor).all() for name, tensor in taken.tensors.items())
