@@ -16,8 +16,11 @@ different times there is no such moment: the checkpoint then waits for the first
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +87,14 @@ def run_sync(
         KeyboardInterrupt: somebody stopped it; a checkpoint was written.
         CheckpointError: a checkpoint exists, but not its pool.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(torch_threads(config.learner))
-    try:
-        with Interrupt() as interrupt, MetricSinks(run.path, config.sinks) as sinks:
-            job = SyncRun(config, run, watcher, sinks, clock or MonotonicClock(), init_from, update_log)
-            try:
-                return job.run(interrupt)
-            finally:
-                job.close()
-    finally:
-        torch.set_num_threads(threads)
+    with (
+        Interrupt() as interrupt,
+        _threads(torch_threads(config.learner)),
+        _logging(run.log("sync")),
+        MetricSinks(run.path, config.sinks) as sinks,
+        contextlib.closing(SyncRun(config, run, watcher, sinks, clock or MonotonicClock(), init_from, update_log)) as job,
+    ):
+        return job.run(interrupt)
 
 
 class SyncRun:
@@ -167,8 +167,7 @@ class SyncRun:
         """One step of every lane that the budget still allows; whether there was one."""
         goal, acted = self._config.pacing.env_steps, False
         for actor in self.actors:
-            rejected = self.pool.counters()["rows_rejected"]
-            if goal and self.executed - rejected + actor.count > goal:
+            if goal and self.executed + actor.count > goal:
                 continue
             policy = self._newest_policy() if self.executed >= self._config.pacing.random_steps else None
             self._watch.episodes(actor.step(policy, self._version))
@@ -323,6 +322,31 @@ class SyncRun:
         line = {"step": self.sac.step, "batch": state_digest([ids, rows]), "parameters": parameters}
         with path.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Torch with ``count`` threads, on which the order of its sums depends; then as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    """What headrace logs goes to ``path``, as that of a role does."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s sync %(message)s"))
+    logger = logging.getLogger("headrace")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
 def _in_process(env: EnvConfig) -> EnvConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from headrace.buffer.pool import SACReplayPool
 from headrace.common.errors import BlockRefused
 from headrace.common.weights import NO_VERSION, Version
 
+LOG = logging.getLogger(__name__)
 STREAM = 1
 Episode = tuple[float, int]  # return, length in env steps
 
@@ -131,5 +133,6 @@ class SyncActor:
         seq = self._pool.last_seq(self.name, STREAM) + 1
         try:
             self._pool.insert(block, self.name, STREAM, seq)
-        except BlockRefused:
+        except BlockRefused as error:
             self._pool.reject(self.name, STREAM, seq, block.n_rows)  # counted, and blocks nothing behind it
+            LOG.warning("%s: %d rows refused: %s", self.name, block.n_rows, error)

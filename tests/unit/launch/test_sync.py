@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.scripted import read_log
+
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.clock import ManualClock
 from headrace.common.config import dump, merge
@@ -17,7 +19,6 @@ from headrace.launch.sync import SyncRun, run_sync
 from headrace.launch.sync_actor import STREAM
 from headrace.learner import checkpoint
 from headrace.learner.sinks import MetricSinks
-from helpers.scripted import read_log
 
 PENDULUM = {
     "env": {"id": "Pendulum-v1", "max_episode_steps": 20},
@@ -271,3 +272,18 @@ def test_init_from_a_policy(tmp_path):
     begun = WeightSet.unpack((checkpoint.newest(second.checkpoints) / "policy.hrw").read_bytes())
     taken = WeightSet.unpack(policy.read_bytes())
     assert all((begun.tensors[name] == tensor).all() for name, tensor in taken.tensors.items())
+
+
+def test_crashes_and_refused_rows_end_nothing(tmp_path):
+    kwargs = {"lengths": [3, 4], "ends": ["truncated", "raise"]}
+    env = {"id": "helpers.scripted:make", "max_episode_steps": None, "kwargs": kwargs}
+    run = RunDir.create(tmp_path / "crashing", {})
+    status = run_sync(config_of({"env": env}), run, Told(), clock=ManualClock())
+    assert status["env_steps"] == 160
+    assert "scripted failure in episode 1 at t = 4" in run.log("sync").read_text()
+    run = RunDir.create(tmp_path / "nan", {})
+    env = {"id": "helpers.seeds:NanEnv", "max_episode_steps": 20}
+    status = run_sync(config_of({"env": env}, {"pacing": {"random_steps": 160}}), run, Told(), clock=ManualClock())
+    assert status["counters"]["rows_rejected"] == 160
+    assert (status["env_steps"], status["updates"], status["phase"]) == (0, 0, "done")
+    assert "rows refused: non-finite" in run.log("sync").read_text()
