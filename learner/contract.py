@@ -1,12 +1,13 @@
 """SupportSACTraining: the one door between the algorithm and a model.
 
-A model holds actor and critics; they may share features or not. It must define the five methods of ``REQUIRED``, and
-``target_network_heads`` unless it updates its target in a way of its own. Everything else has a default that works for
-any torch code. Actions are always normalised to [-1, 1], ``(B, D)`` with D the product of the executed action's shape.
+A model holds actor and critics; they may share features or not. It must define what ``REQUIRED`` names; everything else
+has a default that works for any torch code. Actions are always normalised to [-1, 1], ``(B, D)`` with D the product of
+the executed action's shape.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,7 +20,15 @@ from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.learner.losses import actor_loss, critic_loss, require_shape
 
-REQUIRED = ("sac_state_features", "sac_forward_actor", "sac_forward_critic", "actor_params", "critic_params")
+REQUIRED = (
+    "sac_state_features",
+    "sac_forward_actor",
+    "sac_forward_critic",
+    "actor_params",
+    "critic_params",
+    "critic_network_heads",
+    "target_network_heads",
+)
 ONLINE, TARGET = "online", "target"
 
 
@@ -65,7 +74,7 @@ class SupportSACTraining(nn.Module):
         self.spec = spec
         self.options = load(self.Options, options, "model.options")
         self._target_pairs: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]] | None = None
-        self.action_dim = len(spec.action.low) * (spec.action.shape[0] if len(spec.action.shape) == 2 else 1)
+        self.action_dim = math.prod(spec.action.shape)
 
     # --- what a model defines ---------------------------------------------------------------------------------------
 
@@ -193,11 +202,11 @@ class SupportSACTraining(nn.Module):
         return {"type": "torch", "class": f"{cls.__module__}:{cls.__qualname__}", "options": dump(self.options)}
 
     def policy_tensors(self) -> dict[str, Tensor]:
-        """What acting needs, by its name in ``state_dict()``: actor parameters, and buffers outside the target."""
+        """What acting needs, by its name in ``state_dict()``: actor parameters, and buffers outside the critics."""
         actor = {id(p) for _, p in self.actor_params()}
-        target = {id(b) for head in self.target_network_heads for b in head.buffers()}
+        critic = {id(b) for head in (*self.critic_network_heads, *self.target_network_heads) for b in head.buffers()}
         out = {name: p.detach() for name, p in self.named_parameters() if id(p) in actor}
-        out.update({name: b for name, b in self.named_buffers() if id(b) not in target})
+        out.update({name: b for name, b in self.named_buffers() if id(b) not in critic})
         return out
 
     # --- the door -------------------------------------------------------------------------------------------------------
@@ -217,11 +226,7 @@ class SupportSACTraining(nn.Module):
 
 def missing_methods(cls: type[SupportSACTraining]) -> list[str]:
     """Methods of the contract that a class must define and does not."""
-    names = list(REQUIRED)
-    if cls.sac_update_target_network is SupportSACTraining.sac_update_target_network:
-        names += ["critic_network_heads"]
-    names += ["target_network_heads"]
-    return [name for name in names if getattr(cls, name) is getattr(SupportSACTraining, name)]
+    return [name for name in REQUIRED if getattr(cls, name) is getattr(SupportSACTraining, name)]
 
 
 def _gradients(loss: Tensor, parameters: Iterator[tuple[str, nn.Parameter]], part: str) -> list[Tensor]:

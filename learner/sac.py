@@ -56,6 +56,7 @@ class SAC:
         config.check("learner")
         self.model, self.config, self.step = model.train(), config, 0
         self._actor_keys = {o.key for o in spec.obs if o.role != "critic"}
+        model.sac_update_target_network(1.0)  # the target starts as a copy, whatever the model drew for it
         device = next(iter(model.actor_params()))[1].device
         betas = (config.adam_beta1, config.adam_beta2)
         self.actor_optimizer = Adam(list(model.actor_params()), config.actor_lr, betas)

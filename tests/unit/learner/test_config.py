@@ -1,0 +1,51 @@
+"""Options of the learner."""
+
+import subprocess
+import sys
+
+import pytest
+
+from headrace.common.config import load
+from headrace.common.errors import ConfigError
+from headrace.learner import config
+from headrace.learner.config import LearnerConfig, torch_threads
+
+
+def test_defaults_are_those_of_the_papers():
+    c = LearnerConfig()
+    assert (c.actor_lr, c.critic_lr, c.alpha_lr, c.gamma, c.tau, c.batch_size, c.alpha) == (
+        3e-4,
+        3e-4,
+        3e-4,
+        0.99,
+        0.005,
+        256,
+        1,
+    )
+    assert load(LearnerConfig, {}) == c
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"temperature": "auto"}, "learner.temperature: 'auto' is not one of auto_exp, auto_log, auto_softplus, fixed"),
+        ({"alpha": 0}, "learner.alpha: 0 with temperature auto_exp would never move; nearest valid: 1e-06"),
+        ({"tau": 0}, "learner.tau: 0 is below the smallest allowed value"),
+        ({"actor_update_intervall": 2}, "did you mean 'actor_update_interval'"),
+    ],
+)
+def test_bad_values_are_named(values, message):
+    with pytest.raises(ConfigError) as caught:
+        load(LearnerConfig, values, "learner")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("cores", "threads", "expected"), [(1, 0, 1), (2, 0, 1), (8, 0, 4), (64, 0, 8), (2, 3, 3)])
+def test_threads_leave_cores_to_the_others(cores, threads, expected, monkeypatch):
+    monkeypatch.setattr(config.os, "sched_getaffinity", lambda pid: set(range(cores)))
+    assert torch_threads(LearnerConfig(threads=threads)) == expected
+
+
+def test_options_and_sinks_import_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import headrace.learner.config, headrace.learner.sinks"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

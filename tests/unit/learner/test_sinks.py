@@ -1,0 +1,63 @@
+"""Where metrics go."""
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from headrace.common.errors import ConfigError
+from headrace.learner.sinks import MetricSinks, SinkConfig
+
+PLAIN = SinkConfig(tensorboard=False)
+
+
+def lines(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_one_object_a_line_at_once(tmp_path):
+    with MetricSinks(tmp_path, PLAIN, wall=lambda: 12.5) as sinks:
+        sinks.write({"learner/updates": 3, "critic/loss": torch.tensor(0.5), "run/evaluation": {"return_mean": np.float32(-2)}})
+        assert lines(tmp_path) == [
+            {"time_s": 12.5, "learner/updates": 3, "critic/loss": 0.5, "run/evaluation": {"return_mean": -2.0}}
+        ]
+    with MetricSinks(tmp_path, PLAIN) as sinks:
+        sinks.write({"learner/updates": 4, "bad": math.nan, "worse": math.inf, "phase": "filling", "none": None})
+    assert lines(tmp_path)[1]["bad"] is None
+    assert lines(tmp_path)[1]["worse"] is None
+    assert lines(tmp_path)[1]["phase"] == "filling"
+
+
+def test_a_torn_last_line_is_left_alone(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"learner/updates": 1}\n{"learner/up')
+    with MetricSinks(tmp_path, PLAIN) as sinks:
+        sinks.write({"learner/updates": 2})
+    text = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert text[1] == '{"learner/up'
+    assert json.loads(text[2])["learner/updates"] == 2
+
+
+def test_tensorboard_reads_what_was_written(tmp_path):
+    with MetricSinks(tmp_path, SinkConfig()) as sinks:
+        sinks.write({"learner/updates": 5, "critic/loss": 0.25, "nan": math.nan, "run/evaluation": {"return_mean": 3.0}})
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    events = [e for e in EventFileLoader(str(file)).Load() if e.HasField("summary")]
+    values = {v.tag: v.tensor.float_val[0] for e in events for v in e.summary.value}
+    assert values == {"learner/updates": 5.0, "critic/loss": 0.25, "run/evaluation/return_mean": 3.0}
+    assert {e.step for e in events} == {5}
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("tensorboard", SinkConfig()), ("wandb", SinkConfig(tensorboard=False, wandb=True))]
+)
+def test_a_sink_that_is_asked_for_and_missing_is_named(tmp_path, monkeypatch, name, config):
+    for module in [m for m in sys.modules if m.split(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=rf"sinks\.{name}: true, but {name} cannot be imported"):
+        MetricSinks(tmp_path, config)
