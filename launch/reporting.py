@@ -41,9 +41,11 @@ class Reporter:
             self._draw_at = self._clock.now() + self._curve_s
             self._draw()
 
-    def close(self) -> None:
-        """The last drawing; the terminal is given back."""
+    def close(self, *, hurried: bool) -> None:
+        """Give the terminal back; the last drawing, unless a person cannot wait for it."""
         self._progress.close()
+        if hurried:
+            return
         if not self._recorded:
             self._record()
         self._draw()

@@ -138,7 +138,7 @@ class _Job:
             hurried = stopped.hurried
             raise
         finally:
-            self._reporter.close()
+            self._reporter.close(hurried=hurried)
             self._bring_home(pool, hurried)
 
     def _synchronously(self) -> Status:
@@ -169,7 +169,8 @@ class _Job:
 
     def _supervisor(self) -> Supervisor:
         config = self._config
-        plans = [RolePlan("buffer", "buffer"), RolePlan(roles.LEARNER_ID, "learner")]
+        # Any start order works; the learner has the most to load.
+        plans = [RolePlan(roles.LEARNER_ID, "learner"), RolePlan("buffer", "buffer")]
         plans += [RolePlan(f"actor-{n}", "actor") for n in range(config.actor.count)]
         plans += [RolePlan("evaluator", "evaluator")] if config.eval.every else []
         return Supervisor(

@@ -120,7 +120,7 @@ class Supervisor:
         for action in self.decisions.tick(now):
             self._perform(action)
         self._tell()
-        if now - self._status_at >= STATUS_S:
+        if now - self._status_at >= STATUS_S and not self.decisions.ending:
             self._status_at = now
             self._ask(now)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headrace.common.config import dump, merge
@@ -49,15 +49,13 @@ def parse_seeds(text: str) -> list[int]:
     raise ConfigError(f"--seeds: {text!r} is neither a range such as 0..4 nor a list such as 0,3,5")
 
 
-def train_seeds(config: RunConfig, seeds: Sequence[int], stem: str, init_from: Path | None) -> list[TrainResult]:
+def train_seeds(config: RunConfig, seeds: Sequence[int], stem: str, init_from: Path | None) -> Iterator[TrainResult]:
     """One run after the other below one directory; a finished one is not run again, an unfinished one is continued."""
     parent = Path(config.run.dir) / (config.run.name or slug(stem))
-    results = []
     for seed in seeds:
         changes = {"seed": seed, "run": {"dir": str(parent), "name": f"seed-{seed}"}}
         one = make_config(merge(dump(config), changes))
-        results.append(_finished(one) or _begin_or_continue(one, init_from))
-    return results
+        yield _finished(one) or _begin_or_continue(one, init_from)
 
 
 def _finished(config: RunConfig) -> TrainResult | None:

@@ -1,0 +1,200 @@
+"""Whole runs of real processes through the command line, on a task of seconds."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+import headrace.launch
+from headrace.buffer.query import Observer
+from headrace.launch import cli
+from headrace.launch.children import headrace_command
+from headrace.launch.rundir import RunDir, read_json
+
+TINY = {
+    "env": {"id": "Pendulum-v1", "max_episode_steps": 40},
+    "actor": {"count": 2},
+    "pool": {"capacity": 2000},
+    "pacing": {"env_steps": 240, "min_fill": 32, "random_steps": 32, "lead_steps": 16},
+    "learner": {"batch_size": 16},
+    "model": {"options": {"hidden": [16, 16]}},
+    "eval": {"every": 100, "episodes": 1, "final_episodes": 2},
+    "sinks": {"period_s": 0.2, "tensorboard": False},
+    "network": {"heartbeat_s": 0.1, "lease_s": 2},
+}
+MINUTE = 60.0
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
+    yield tmp_path
+    left = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    for process in left:
+        process.kill()
+    assert not left, "a role outlived its run"
+
+
+def start(*words):
+    return subprocess.Popen(headrace_command(words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process, timeout=MINUTE):
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+def status_of(endpoint):
+    observer = Observer(endpoint)
+    try:
+        return observer.status(10.0)
+    finally:
+        observer.close()
+
+
+def wait_until(condition, timeout=MINUTE):
+    end = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
+    """Train, look while it runs, resume, refuse, play, dump: what a user does with one run."""
+    run = RunDir(place / "runs" / "one")
+    process = start("train", "tiny.yaml", "--run.name", "one", "--run.dir", str(place / "runs"))
+    wait_until(run.endpoint.exists)
+    wait_until(lambda: cli.main(["status", str(run.path), "--json", "--deadline", "5"]) == 0)
+    status = json.loads(capsys.readouterr().out)
+    assert status["run"] == run.run_id
+    assert {"phase", "env_steps", "updates", "rates", "achieved_ratio", "pool", "actors", "counters", "memory"} <= set(status)
+    code, out, err = finish(process)
+    assert code == 0, err
+    assert out.splitlines()[-1] == str(run.result)
+    result = read_json(run.result)
+    assert (result["env_steps"], result["updates"], result["episodes"]) == (240, 208, 2)
+    assert result["achieved_ratio"] == 1.0
+    assert result["counters"]["rows_accepted"] == result["counters"]["rows_live"]
+    assert isinstance(result["eval_return_mean"], float)
+    for path in (run.config, run.metrics, run.curve, run.environment, run.checkpoints, run.pool):
+        assert path.exists(), path
+    assert "numpy" in run.environment.read_text()
+    assert {p.stem for p in run.logs.iterdir()} >= {"buffer", "learner", "actor-0", "actor-1", "evaluator"}
+    assert not run.endpoint.exists()
+
+    assert cli.main(["train", "--resume", str(run.path), "--pool.capacity", "900"]) == 1
+    assert "pool.capacity: 2000 in the run, 900 asked for" in capsys.readouterr().err
+    code, out, err = finish(start("train", "--resume", str(run.path), "--pacing.env_steps", "300"))
+    assert code == 0, err
+    assert (read_json(run.result)["env_steps"], read_json(run.result)["updates"]) == (300, 268)
+
+    assert cli.main(["eval", str(run.path), "--episodes", "2"]) == 0
+    assert "95 % interval" in capsys.readouterr().out
+    assert cli.main(["pool", "dump", str(run.path), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == len({(r["actor"], r["stream"], r["seq"]) for r in rows}) == 300
+    assert cli.main(["pool", "info", str(run.path)]) == 0
+    assert "capacity          2000" in capsys.readouterr().out
+    assert cli.main(["plot", str(run.path), "--out", "all.png"]) == 0
+    assert (
+        cli.main(["train", "--init-from", str(run.path), "tiny.yaml", "--run.name", "one", "--run.dir", str(place / "runs")])
+        == 1
+    )
+    assert "holds a run already" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_in_order_with_a_checkpoint_and_no_orphan(place):
+    run = RunDir(place / "runs" / "two")
+    words = [
+        "--run.name",
+        "two",
+        "--run.dir",
+        str(place / "runs"),
+        "--pacing.env_steps",
+        "100000",
+        "--run.pool_dir",
+        str(place / "ram"),
+    ]
+    process = start("train", "tiny.yaml", *words)
+    wait_until(lambda: run.metrics.exists() and '"run/updates": 1' in run.metrics.read_text())
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert time.monotonic() - begun < 12
+    assert code == cli.INTERRUPTED
+    assert out == ""
+    assert f"continue with: headrace train --resume {run.path}" in err
+    assert "copying the pool" in err
+    assert list(run.checkpoints.glob("step_*"))
+    assert (run.pool / "manifest.json").exists()
+    assert not any((place / "ram").iterdir())
+    assert not run.result.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--env.id", "Pendulun-v1"], "Pendulum-v1"),
+        (["--pool.capacity", str(10**12)], "the pool needs"),
+    ],
+)
+def test_what_only_a_role_can_know_ends_the_run_with_one_line(place, words, said):
+    code, out, err = finish(start("train", "tiny.yaml", "--run.dir", str(place / "runs"), *words))
+    assert code == 1
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("headrace: error: ")
+    assert said in last
+    assert "Traceback" not in err
+
+
+def test_roles_started_by_hand_find_each_other(place):
+    """A buffer from the config, an actor that is told where it listens, in any terminal."""
+    words = ["--run.dir", str(place / "runs"), "--run.name", "by-hand"]
+    run = RunDir(place / "runs" / "by-hand")
+    buffer = start("buffer", "tiny.yaml", *words)
+    actor = None
+    try:
+        wait_until(run.endpoint.exists)
+        endpoint = run.endpoint.read_text().strip()
+        actor = start("actor", "tiny.yaml", "--connect", endpoint, "--id", "arm")
+        wait_until(lambda: [a["pid"] for a in status_of(endpoint)["actors"]] == [actor.pid])
+        code, _, err = finish(start("actor", str(run.path), "--id", "arm"))
+        assert code == 3
+        assert f"'arm' is held by pid {actor.pid}" in err
+    finally:
+        for process in filter(None, (actor, buffer)):
+            process.terminate()
+            finish(process)
+    assert (actor.returncode, buffer.returncode) == (0, 0)
+
+
+def test_train_from_python(place):
+    run = {"mode": "sync", "name": "python", "dir": str(place / "runs")}
+    result = headrace.launch.train({**TINY, "pacing": {**TINY["pacing"], "env_steps": 80}, "run": run})
+    assert (result.env_steps, result.updates) == (80, 48)
+    assert read_json(Path(result.run_dir) / "result.json")["config_digest"] == result.config_digest
+
+
+def test_seeds_skip_what_is_finished(place, capsys):
+    words = ["train", "tiny.yaml", "--mode", "sync", "--run.dir", str(place / "runs"), "--pacing.env_steps", "60"]
+    assert cli.main([*words, "--seeds", "0,1"]) == 0
+    results = sorted((place / "runs" / "tiny").glob("*/result.json"))
+    assert [p.parent.name for p in results] == ["seed-0", "seed-1"]
+    assert [read_json(p)["seed"] for p in results] == [0, 1]
+    stamps = [os.stat(p).st_mtime_ns for p in results]
+    capsys.readouterr()
+    assert cli.main([*words, "--seeds", "0..1"]) == 0
+    assert [os.stat(p).st_mtime_ns for p in results] == stamps
+    assert capsys.readouterr().out.splitlines()[-1] == str(results[1])
+    assert cli.main([*words, "--seeds", "0..1", "--learner.gamma", "0.5"]) == 1
+    assert "is a finished run of another config" in capsys.readouterr().err
+    assert Path(results[0]).exists()
