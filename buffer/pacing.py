@@ -27,7 +27,7 @@ class PacingConfig:
     )
     random_steps: int = option(1000, help="the run's first env steps act uniformly at random", unit="env steps", low=0)
     lead_steps: int = option(
-        256, help="env steps that simulators may be ahead of the learner", unit="env steps", low=1, resume=True
+        128, help="env steps that simulators may be ahead of the learner", unit="env steps", low=1, resume=True
     )
     hold_learner: bool = option(True, help="make the learner wait for data that the ratio asks for", resume=True)
     hold_actors: bool = option(
