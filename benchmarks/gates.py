@@ -107,7 +107,8 @@ def run_one(gate: Gate, seed: int, title: str) -> records.Record:
     metrics = runs.read_metrics(path)
     runs.drop_pool(path)
     result = finished.result
-    curve = runs.evaluations(metrics)
+    last = (result["env_steps"], round(result["eval_return_mean"], 3))  # the evaluation at the end belongs to the curve
+    curve = [point for point in runs.evaluations(metrics) if point[0] < last[0]] + [last]
     return {
         **{"gate": gate.name, "env": gate.env, "mode": gate.mode, "seed": seed},
         **{"return_mean": result["eval_return_mean"], "return_std": result["eval_return_std"]},

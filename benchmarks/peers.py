@@ -18,13 +18,15 @@ What it measures, every time from process start, with evaluations excluded:
   behind the warm-up, with actors running. Bar: >= 1.15 of stable-baselines3.
 Equal settings: lr 1e-3, batch 256, two layers of 256, gamma 0.99, tau 0.005, automatic temperature, 256 random warm-up steps (a
 batch is drawn without replacement, so headrace refuses to begin with fewer rows than one batch).
+headrace runs as it comes, with its metrics, TensorBoard events and learning curve; the peers write nothing.
 ``threads`` comes first: each side runs with 1 and with 2 torch threads, and takes the faster from then on.
 
 How long: threads 5 minutes, and a pair 3 to 4 (pendulum-wall), 4 (pendulum-to-200) and 2 (halfcheetah-rate): 60 minutes for
 5 pairs. Each pair adds one line to docs/results/peers.jsonl and is not run again while its settings stay the same.
 
-The last line on stdout is one JSON object: measure -> the medians of each side, ``ratio`` (geometric mean over pairs of
-headrace / stable-baselines3), its 95 % bootstrap ``interval`` over pairs, ``target`` and ``passed`` (judged by the ratio).
+The last line on stdout is one JSON object: measure -> ``pairs``, and for each compared value the median of each side, ``ratio``
+(geometric mean over pairs of headrace / stable-baselines3) and its 95 % bootstrap ``interval`` over pairs; ``target``, and from
+5 pairs on ``passed`` (judged by the ratio of every value).
 """
 
 from __future__ import annotations
@@ -40,14 +42,13 @@ from campaign.measures import MEASURES, Measure, Side
 from campaign.process import guarded
 
 FILE = records.RESULTS / "peers.jsonl"
-PAIRS = 5
 THREADS = (1, 2)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(MEASURES), metavar="MEASURE,...", help="what to measure; default: all")
-    parser.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help="pairs of each measure (count)")
+    parser.add_argument("--pairs", type=int, default=measures.MIN_PAIRS, metavar="N", help="pairs of each measure (count)")
     parser.add_argument("--quick", action="store_true", help="one short pair of each, not recorded: a smoke run")
     args = parser.parse_args()
     unknown = [name for name in args.only.split(",") if name not in MEASURES]

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,9 @@ TOOL_S = 60.0
 SEED = 2
 ENV_STEPS, STEP_S, ACTORS = 8_000, 0.005, 2
 RATIO, RATIO_TOLERANCE = 0.25, 0.02
-ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).resolve().parent), "OMP_NUM_THREADS": "1"}
+HERE = str(Path(__file__).resolve().parent)
+FOUND = [place for place in (HERE, os.environ.get("PYTHONPATH")) if place]
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(FOUND), "OMP_NUM_THREADS": "1"}
 CONFIG: dict[str, Any] = {
     "env": {"id": "campaign.proving_env:make"},
     "actor": {"count": ACTORS, "block_rows": 16},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -112,12 +113,19 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Complete lines of a run's ``metrics.jsonl``; none while there is no such file."""
+    """Whole lines of a run's ``metrics.jsonl``; none while there is no such file.
+
+    A line that is being written, or whose writer was killed, is left out.
+    """
     try:
         text = (path / "metrics.jsonl").read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    metrics = []
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            metrics.append(json.loads(line))
+    return metrics
 
 
 def evaluations(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:

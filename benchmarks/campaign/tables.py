@@ -9,7 +9,7 @@ from typing import Any
 from campaign.gate import FAILED, GATES, NOT_RUN, PAIRS, PASSED, UNFINISHED, Gate, Verdict, compare, judge, of_gate
 from campaign.intervals import failure_bound
 from campaign.killing import ROLES
-from campaign.measures import MEASURES, OURS, Measure, summarise
+from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
 from campaign.records import Record, latest
 
 Records = Sequence[Record]
@@ -40,6 +40,7 @@ def page(gates: Records, peers: Records, survival: Records, others: Mapping[str,
         *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
         "## Beside other libraries",
         "Interleaved pairs on one machine at equal settings, from process start, evaluations excluded.",
+        *_threads(peers),
         *(part for m in MEASURES.values() for part in _measure(m, peers)),
         "## Survival of SIGKILL",
         _survival(survival),
@@ -108,41 +109,47 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _measure_line(m: Measure, lines: Records) -> Line:
-    own = _pairs(m, lines)
+    own = pairs_of(m, lines)
     if not own:
         return Line(m.name, NOT_RUN, "", ())
     said = summarise(m, lines)
-    medians = ", ".join(f"{side} {_number(said[side]['median'])}" for side in m.sides)
-    text = f"{m.value}: {medians} (medians of {said['pairs']} pairs)"
+    texts = [_compared(m, key, said[key]) for key in m.values]
+    if m.target is not None:
+        texts.append(f"bar: ratio {'<=' if m.at_most else '>='} {m.target}")
+    states = {True: PASSED, False: FAILED, None: UNFINISHED if m.target is not None else "measured"}
+    return Line(m.name, states[said.get("passed")], f"medians of {len(own)} pairs: {'; '.join(texts)}", tuple(own))
+
+
+def _compared(m: Measure, key: str, said: Mapping[str, Any]) -> str:
+    text = f"{key} " + ", ".join(f"{side} {_number(said[side])}" for side in m.sides)
     if "ratio" in said:
         low, high = said["interval"]
-        text += f"; ratio {said['ratio']} [{low}, {high}]"
-    if m.target is None or "passed" not in said:
-        return Line(m.name, "measured" if m.target is None else UNFINISHED, text, tuple(own))
-    text += f", bar {'<=' if m.at_most else '>='} {m.target}"
-    return Line(m.name, PASSED if said["passed"] else FAILED, text, tuple(own))
+        text += f", ratio {said['ratio']} [{low}, {high}]"
+    return text
 
 
 def _measure(m: Measure, lines: Records) -> list[str]:
-    own = _pairs(m, lines)
+    own = pairs_of(m, lines)
     if not own:
         return [f"### {m.name}", NOT_RUN]
-    keys = [
-        k for k in ("wall_s", "to_goal_s", "to_goal_env_steps", "env_steps_s", "updates_s") if any(k in r[OURS] for r in own)
-    ]
-    if not m.evaluate_every:
-        keys = [k for k in keys if not k.startswith("to_goal")]
-    head = ("pair", *(f"{side} {key}" for key in keys for side in m.sides), "order", "commit", "date")
+    head = ("pair", *(f"{side} {key}" for key in m.values for side in m.sides), "order", "commit", "date")
     rows = []
     for r in own:
-        values = [_number(r[side].get(key)) for key in keys for side in m.sides]
+        values = [_number(r[side].get(key)) for key in m.values for side in m.sides]
         rows.append((r["pair"], *values, ", ".join(r["order"]), _commit(r), r["date"][:10]))
-    shared = ", ".join(f"{key} {value}" for key, value in own[-1]["settings"].items())
-    return [f"### {m.name}", table(head, rows), f"Settings: {shared}. {_versions(own[-1], m)}"]
+    plain = {key: value for key, value in own[-1]["settings"].items() if key != "threads"}
+    shared = ", ".join(f"{key} {value}" for key, value in plain.items() if value not in ([], 0))
+    threads = ", ".join(f"{side} {count}" for side, count in own[-1]["settings"]["threads"].items())
+    return [f"### {m.name}", table(head, rows), f"Settings: {shared}. Torch threads: {threads}. {_versions(own[-1], m)}"]
 
 
-def _pairs(m: Measure, lines: Records) -> list[Record]:
-    return [r for _, r in sorted(latest([r for r in lines if r.get("measure") == m.name], "pair").items())]
+def _threads(lines: Records) -> list[str]:
+    found = latest([r for r in lines if r.get("measure") == "threads"], "env", "side", "threads")
+    rows = [(*key, _number(r["env_steps_s"]), _commit(r), r["date"][:10]) for key, r in sorted(found.items())]
+    if not rows:
+        return []
+    why = "Each side ran shortly with 1 and with 2 torch threads on the whole machine, and took the faster."
+    return ["### threads", why, table(("env", "side", "threads", "env_steps_s", "commit", "date"), rows)]
 
 
 def _versions(record: Record, m: Measure) -> str:

@@ -7,33 +7,54 @@ from campaign.measures import MEASURES, OURS, settings, summarise
 from campaign.timeline import crossing
 
 
-def pair(number, ours, theirs, measure="pendulum-wall", key="wall_s"):
-    return {"measure": measure, "pair": number, "headrace": {key: ours}, "sb3": {key: theirs}, "sbx": {key: theirs}}
+def pair(number, ours, theirs, measure="pendulum-wall", keys=("wall_s",), **settings):
+    sides = {side: dict.fromkeys(keys, value) for side, value in (("headrace", ours), ("sb3", theirs), ("sbx", theirs))}
+    return {"measure": measure, "pair": number, **sides, "settings": settings}
+
+
+def five(ours, theirs, *rest):
+    return [pair(n, ours, theirs, *rest) for n in range(5)]
+
+
+RATE = ("halfcheetah-rate", ("env_steps_s", "updates_s"))
 
 
 def test_the_newest_record_of_each_pair_counts():
     m = MEASURES["pendulum-wall"]
     said = summarise(m, [pair(0, 90.0, 100.0), pair(0, 70.0, 100.0), pair(1, 70.0, 100.0), {"measure": "threads"}])
     assert said["pairs"] == 2
-    assert said[OURS] == {"median": 70.0, "of": 2}
-    assert (said["ratio"], said["interval"], said["passed"]) == (0.7, [0.7, 0.7], True)
+    assert said["wall_s"] == {OURS: 70.0, "sb3": 100.0, "of": 2, "ratio": 0.7, "interval": [0.7, 0.7]}
 
 
-def test_bars_are_told_apart_by_direction():
-    assert summarise(MEASURES["pendulum-wall"], [pair(0, 81.0, 100.0)])["passed"] is False
-    faster = [pair(0, 116.0, 100.0, "halfcheetah-rate", "env_steps_s")]
-    assert summarise(MEASURES["halfcheetah-rate"], faster)["passed"] is True
-    slower = [pair(0, 114.0, 100.0, "halfcheetah-rate", "env_steps_s")]
-    assert summarise(MEASURES["halfcheetah-rate"], slower)["passed"] is False
+def test_too_few_pairs_pass_nothing():
+    m = MEASURES["pendulum-wall"]
+    assert "passed" not in summarise(m, five(70.0, 100.0)[:4])
+    assert summarise(m, five(70.0, 100.0))["passed"] is True
+
+
+def test_pairs_of_other_settings_than_the_newest_do_not_count():
+    m = MEASURES["pendulum-wall"]
+    assert summarise(m, [pair(0, 70.0, 100.0, threads=1), pair(1, 50.0, 100.0, threads=2)])["pairs"] == 1
+
+
+def test_bars_are_told_apart_by_direction_and_every_value_must_reach_them():
+    assert summarise(MEASURES["pendulum-wall"], five(81.0, 100.0))["passed"] is False
+    m = MEASURES["halfcheetah-rate"]
+    assert summarise(m, five(116.0, 100.0, *RATE))["passed"] is True
+    assert summarise(m, five(114.0, 100.0, *RATE))["passed"] is False
+    slow_updates = five(116.0, 100.0, *RATE)
+    for record in slow_updates:
+        record["headrace"]["updates_s"] = 99.0
+    assert summarise(m, slow_updates)["passed"] is False
 
 
 def test_a_goal_that_was_not_reached_is_counted_and_not_averaged():
     m = MEASURES["pendulum-to-200"]
-    said = summarise(m, [pair(0, 40.0, None, m.name, "to_goal_s"), pair(1, 50.0, 60.0, m.name, "to_goal_s")])
-    assert said["sb3"] == {"median": 60.0, "of": 1}
+    keys = ("to_goal_s", "to_goal_env_steps")
+    said = summarise(m, [pair(0, 40.0, None, m.name, keys), pair(1, 50.0, 60.0, m.name, keys)])["to_goal_s"]
+    assert (said["headrace"], said["sb3"], said["of"]) == (45.0, 60.0, 1)
     assert said["ratio"] == pytest.approx(50 / 60, abs=1e-3)
-    assert "passed" not in said
-    assert summarise(m, []) == {"pairs": 0, **{side: {"median": None, "of": 0} for side in m.sides}}
+    assert summarise(m, []) == {"pairs": 0, **{key: {**dict.fromkeys(m.sides), "of": 0} for key in m.values}}
 
 
 def test_settings_tell_thread_counts_apart():
