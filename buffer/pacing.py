@@ -53,6 +53,7 @@ class _Account:
     """One actor process: all counts in env steps since that process started."""
 
     quantum: int
+    reserve: int  # steps that it must have under way before it can deliver its first row
     granted: int
     accounted: int  # committed, rejected or given up
     dropped: int
@@ -85,9 +86,20 @@ class Pacing:
         """Take the pool's durable counters."""
         self.env_steps, self.updates = env_steps, updates
 
-    def join(self, actor: str, *, executed: int, pending: int, quantum: int) -> None:
-        """An actor process has (re)joined: ``executed`` env steps so far, ``pending`` of them unacknowledged."""
-        self._accounts[actor] = _Account(max(1, quantum), executed, executed - min(pending, executed), 0, 0)
+    def join(self, actor: str, *, executed: int, pending: int, lanes: int = 1, window: int = 1) -> None:
+        """An actor process has (re)joined.
+
+        Args:
+            actor: its id.
+            executed: env steps since it started.
+            pending: those of them that are not acknowledged.
+            lanes: it steps this many episodes at a time.
+            window: env steps that one row may cover.
+        """
+        lanes = max(1, lanes)
+        # A lane holds its newest row back, and a row of n steps is complete n steps later.
+        reserve = lanes * (window + 1)
+        self._accounts[actor] = _Account(lanes, reserve, executed, executed - min(pending, executed), 0, 0)
 
     def leave(self, actor: str) -> None:
         """An actor is gone; what it was granted and never delivered returns to the budget."""
@@ -135,9 +147,9 @@ class Pacing:
     def allowances(self) -> dict[str, Allowance]:
         """Share out what is free now, fewest outstanding first, in whole vector steps; every actor's allowance."""
         free = self._limit() - self.env_steps - sum(a.outstanding for a in self._accounts.values())
-        share = self.config.lead_steps // max(1, len(self._accounts))
+        share = self._lead() // max(1, len(self._accounts))
         for account in sorted(self._accounts.values(), key=lambda a: a.outstanding):
-            window = max(account.quantum, share) - account.outstanding
+            window = max(account.reserve, share) - account.outstanding
             grant = min(free, window) // account.quantum * account.quantum
             if grant > 0:
                 self._grant(account, grant, self._limit() - free)
@@ -151,13 +163,17 @@ class Pacing:
             account.random = account.granted + random
         account.granted += grant
 
+    def _lead(self) -> int:
+        """Steps that actors may be ahead: as configured, but never so few that no row could be completed."""
+        return max(self.config.lead_steps, sum(a.reserve for a in self._accounts.values()))
+
     def _budget(self) -> int:
         return self.config.env_steps or 1 << 62
 
     def _limit(self) -> int:
         limit = self._budget()
         if self.config.hold_actors and self.config.ratio > 0:
-            limit = min(limit, self.config.min_fill + self.config.lead_steps + math.floor(self.updates / self.config.ratio))
+            limit = min(limit, self.config.min_fill + self._lead() + math.floor(self.updates / self.config.ratio))
         return limit
 
     def get_state(self) -> dict[str, Any]:

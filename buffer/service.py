@@ -156,7 +156,8 @@ class Service:
         self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
         if hello.role == "actor":
             self.watch.record(hello.id)
-            self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, quantum=hello.lanes)
+            window = self._totals.spec.window if self._totals.spec is not None else 1
+            self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, lanes=hello.lanes, window=window)
         if hello.role == "learner":
             self.learner_done = False
         return [(peer, [encode(self._welcome(session))]), self._state(self._clients[peer], now)]

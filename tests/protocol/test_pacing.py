@@ -33,8 +33,8 @@ def test_a_fraction_of_an_update_is_never_granted():
 
 def test_the_first_steps_of_the_run_are_random_whoever_does_them():
     pacing = make(min_fill=30, random_steps=50, lead_steps=40)
-    pacing.join("a", executed=0, pending=0, quantum=1)
-    pacing.join("b", executed=0, pending=0, quantum=1)
+    pacing.join("a", executed=0, pending=0)
+    pacing.join("b", executed=0, pending=0)
     first = pacing.allowances()
     assert {k: (v.granted, v.random) for k, v in first.items()} == {"a": (20, 20), "b": (20, 20)}
     for name in "ab":
@@ -47,27 +47,27 @@ def test_the_first_steps_of_the_run_are_random_whoever_does_them():
 
 def test_a_dead_actor_returns_what_it_did_not_deliver():
     pacing = make(env_steps=200, min_fill=100, lead_steps=1000)
-    pacing.join("a", executed=0, pending=0, quantum=1)
+    pacing.join("a", executed=0, pending=0)
     assert pacing.allowances()["a"].granted == 200
     assert pacing.allowances()["a"].final
     pacing.accounted("a", 150)
     pacing.observe(150, 0)
     pacing.leave("a")
-    pacing.join("a", executed=0, pending=0, quantum=1)
+    pacing.join("a", executed=0, pending=0)
     assert pacing.allowances()["a"].granted == 50
 
 
 def test_a_reconnect_keeps_what_is_under_way():
     pacing = make(env_steps=0, min_fill=100, lead_steps=40)
     pacing.observe(70, 0)
-    pacing.join("a", executed=80, pending=10, quantum=1)  # 10 steps sent and not acknowledged
+    pacing.join("a", executed=80, pending=10)  # 10 steps sent and not acknowledged
     allowance = pacing.allowances()["a"]
     assert allowance.granted == 80 + (40 - 10)
 
 
 def test_dropped_steps_return_to_the_budget_once():
     pacing = make(env_steps=100, min_fill=50, lead_steps=1000)
-    pacing.join("a", executed=0, pending=0, quantum=1)
+    pacing.join("a", executed=0, pending=0)
     assert pacing.allowances()["a"].granted == 100
     pacing.dropped("a", 3)
     pacing.dropped("a", 3)
@@ -76,8 +76,30 @@ def test_dropped_steps_return_to_the_budget_once():
 
 def test_whole_vector_steps_only():
     pacing = make(env_steps=1000, min_fill=100, lead_steps=41)
-    pacing.join("a", executed=0, pending=0, quantum=8)
+    pacing.join("a", executed=0, pending=0, lanes=8)
     assert pacing.allowances()["a"].granted % 8 == 0
+
+
+@pytest.mark.parametrize(("lanes", "window", "actors"), [(1, 1, 1), (1, 10, 3), (8, 5, 2), (4, 1, 7)])
+def test_a_short_lead_never_stops_the_run(lanes, window, actors):
+    """Rows leave a lane only ``window`` steps after they began, and learner and actors wait for each other."""
+    pacing = make(ratio=1.0, env_steps=0, min_fill=64, random_steps=0, lead_steps=1)
+    names = [f"a{i}" for i in range(actors)]
+    for name in names:
+        pacing.join(name, executed=0, pending=0, lanes=lanes, window=window)
+    executed = dict.fromkeys(names, 0)
+    delivered = dict.fromkeys(names, 0)
+    for _ in range(1000):
+        allowances = pacing.allowances()
+        for name in names:
+            executed[name] += (allowances[name].granted - executed[name]) // lanes * lanes
+            ready = max(0, executed[name] - lanes * window)
+            pacing.accounted(name, ready - delivered[name])
+            delivered[name] = ready
+        env_steps = sum(delivered.values())
+        pacing.observe(env_steps, pacing.updates)
+        pacing.observe(env_steps, pacing.updates + min(1, pacing.updates_allowed()))
+    assert pacing.updates > 500
 
 
 @pytest.mark.parametrize("slow", ["actors", "learner"])
@@ -86,7 +108,7 @@ def test_the_ratio_holds_whichever_side_is_slower(slow, ratio):
     pacing = make(ratio=ratio, env_steps=5000, min_fill=200, random_steps=0, lead_steps=64)
     rng = np.random.default_rng(3)
     for name in "abc":
-        pacing.join(name, executed=0, pending=0, quantum=1)
+        pacing.join(name, executed=0, pending=0)
     done = dict.fromkeys("abc", 0)
     env_steps = updates = 0
     for _ in range(200_000):
