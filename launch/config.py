@@ -91,6 +91,8 @@ class RunConfig:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.env.lanes > self.pacing.lead_steps:
             raise _impossible("env.lanes", self.env.lanes, "above", "pacing.lead_steps", self.pacing.lead_steps)
+        if self.run.mode == "sync" and self.actor.count == 0:
+            raise ConfigError("actor.count: 0 with run.mode sync, where no actor can join from elsewhere; nearest valid: 1")
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -29,12 +29,11 @@ def find_policy(target: Path) -> Path:
         return target
     if (target / POLICY).is_file():
         return target / POLICY
-    from headrace.learner import checkpoint
-
-    newest = checkpoint.newest(RunDir(target).checkpoints)
-    if newest is None or not (newest / POLICY).is_file():
+    # A checkpoint that can be seen is whole, and a policy proves itself by its digest, so torch is not needed here.
+    found = sorted(RunDir(target).checkpoints.glob(f"step_{'[0-9]' * 12}/{POLICY}"))
+    if not found:
         raise CheckpointError(f"{target}: no policy here; name a checkpoint, a run that has one, or a .hrw file")
-    return newest / POLICY
+    return found[-1]
 
 
 def read_policy(path: Path) -> WeightSet:

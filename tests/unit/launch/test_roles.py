@@ -1,0 +1,77 @@
+"""A role's end as an exit code and one line; signals before and after its own time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+GUARDED = """
+import os, signal, sys, time
+from headrace.common.errors import *
+from headrace.launch import roles
+def body():
+    {body}
+sys.exit(roles.guarded("actor-7", body))
+"""
+
+
+def run(body, *, send=None, environment=None):
+    words = [sys.executable, "-c", GUARDED.replace("{body}", body)]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+    )
+    if send is not None:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(send)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        ("ConfigError('env.id: two\\nlines')", 3),
+        ("EnvError('env.id: two\\nlines')", 3),
+        ("SessionRefused('held', 'env.id: two\\nlines')", 3),
+        ("PoolLocked('env.id: two\\nlines')", 3),
+        ("NoSpace('env.id: two\\nlines')", 3),
+        ("DeadlineExceeded('env.id: two\\nlines')", 1),
+        ("CheckpointError('env.id: two\\nlines')", 1),
+    ],
+)
+def test_an_understood_error_is_one_line_and_says_whether_to_start_again(raised, code):
+    assert run(f"raise {raised}") == (code, "", "headrace actor-7: error: env.id: two lines\n")
+
+
+def test_a_defect_leaves_its_traceback_in_the_log():
+    code, _, err = run("return 1 // 0")
+    assert code == 1
+    assert "ZeroDivisionError" in err
+    assert "Traceback" in err
+
+
+def test_what_the_body_returns_is_the_exit_code():
+    assert run("return 0")[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_to_end_before_the_role_runs_ends_the_process(number):
+    assert run("print('ready', flush=True); time.sleep(20)", send=number)[0] == 0
+
+
+def test_a_late_request_changes_nothing_even_while_the_interpreter_ends():
+    body = (
+        "roles._leave_signals_to_the_role(); import atexit; "
+        "atexit.register(lambda: (print('ready', flush=True), time.sleep(0.5))); return 0"
+    )
+    code, _, err = run(body, send=signal.SIGTERM)
+    assert (code, err) == (0, "")
+
+
+def test_a_role_whose_supervisor_is_gone_ends():
+    begun = time.monotonic()
+    assert run("time.sleep(20); return 5", environment={"HEADRACE_PARENT": "1"})[0] == 0
+    assert time.monotonic() - begun < 10
