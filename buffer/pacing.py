@@ -58,6 +58,7 @@ class _Account:
     accounted: int  # committed, rejected or given up
     dropped: int
     random: int
+    turn: int = 0  # when it was last granted something
 
     @property
     def outstanding(self) -> int:
@@ -81,6 +82,7 @@ class Pacing:
         self.env_steps = 0
         self.updates = 0
         self._accounts: dict[str, _Account] = {}
+        self._turn = 0
 
     def observe(self, env_steps: int, updates: int) -> None:
         """Take the pool's durable counters."""
@@ -145,10 +147,10 @@ class Pacing:
         return self.updates / beyond if beyond > 0 else 0.0
 
     def allowances(self) -> dict[str, Allowance]:
-        """Share out what is free now, fewest outstanding first, in whole vector steps; every actor's allowance."""
+        """Share out what is free now, in turn and in whole vector steps; every actor's allowance."""
         free = self._limit() - self.env_steps - sum(a.outstanding for a in self._accounts.values())
         share = self._lead() // max(1, len(self._accounts))
-        for account in sorted(self._accounts.values(), key=lambda a: a.outstanding):
+        for account in sorted(self._accounts.values(), key=lambda a: a.turn):
             window = max(account.reserve, share) - account.outstanding
             grant = min(free, window) // account.quantum * account.quantum
             if grant > 0:
@@ -162,6 +164,8 @@ class Pacing:
         if random > 0:
             account.random = account.granted + random
         account.granted += grant
+        self._turn += 1
+        account.turn = self._turn
 
     def _lead(self) -> int:
         """Steps that actors may be ahead: as configured, but never so few that no row could be completed."""
@@ -186,7 +190,7 @@ class Pacing:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore :meth:`get_state`."""
-        self.env_steps, self.updates = state["env_steps"], state["updates"]
+        self.env_steps, self.updates, self._turn = state["env_steps"], state["updates"], state["turn"]
         self._accounts = {k: _Account(**a) for k, a in state["accounts"].items()}
 
     def check_valid(self) -> tuple[bool, str]:
