@@ -152,6 +152,8 @@ class Pacing:
         share = self._lead() // max(1, len(self._accounts))
         for account in sorted(self._accounts.values(), key=lambda a: a.turn):
             window = max(account.reserve, share) - account.outstanding
+            if window >= account.quantum > free:
+                break  # its turn: what comes free is saved up for its next vector step
             grant = min(free, window) // account.quantum * account.quantum
             if grant > 0:
                 self._grant(account, grant, self._limit() - free)
@@ -169,7 +171,9 @@ class Pacing:
 
     def _lead(self) -> int:
         """Steps that actors may be ahead: as configured, but never so few that no row could be completed."""
-        return max(self.config.lead_steps, sum(a.reserve for a in self._accounts.values()))
+        reserves = sum(a.reserve for a in self._accounts.values())
+        whole_update = math.ceil(1 / self.config.ratio) if 0 < self.config.ratio < 1 else 0
+        return max(self.config.lead_steps, reserves + whole_update)
 
     def _budget(self) -> int:
         return self.config.env_steps or 1 << 62

@@ -80,15 +80,16 @@ def test_whole_vector_steps_only():
     assert pacing.allowances()["a"].granted % 8 == 0
 
 
+@pytest.mark.parametrize("ratio", [1.0, 0.3])
 @pytest.mark.parametrize(("lanes", "window"), [([1], 1), ([1, 1, 1], 10), ([8, 8], 5), ([4] * 7, 1), ([8, 1, 1], 3)])
-def test_a_short_lead_never_stops_the_run(lanes, window):
+def test_a_short_lead_never_stops_the_run(lanes, window, ratio):
     """Rows leave a lane only ``window`` steps after they began, and learner and actors wait for each other."""
-    pacing = make(ratio=1.0, env_steps=0, min_fill=64, random_steps=0, lead_steps=1)
+    pacing = make(ratio=ratio, env_steps=0, min_fill=64, random_steps=0, lead_steps=1)
     width = {f"a{i}": n for i, n in enumerate(lanes)}
     for name, n in width.items():
         pacing.join(name, executed=0, pending=0, lanes=n, window=window)
     executed, delivered = dict.fromkeys(width, 0), dict.fromkeys(width, 0)
-    for _ in range(1000):
+    for _ in range(2000):
         allowances = pacing.allowances()
         for name, n in width.items():
             executed[name] += (allowances[name].granted - executed[name]) // n * n
@@ -97,7 +98,7 @@ def test_a_short_lead_never_stops_the_run(lanes, window):
             delivered[name] = ready
         pacing.observe(sum(delivered.values()), pacing.updates)
         pacing.observe(pacing.env_steps, pacing.updates + min(1, pacing.updates_allowed()))
-    assert pacing.updates > 500
+    assert pacing.updates > 200
     assert all(steps > 50 for steps in delivered.values()), delivered
 
 
