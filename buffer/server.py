@@ -34,7 +34,7 @@ from headrace.common.wire.fragments import size_of
 from headrace.common.wire.network import NetworkConfig
 
 LOG = logging.getLogger(__name__)
-TICK_S = 0.02
+TICK_S = 0.05
 MESSAGES_A_DRAIN = 512
 STOP_S = 1.0
 PEER_QUEUE_BYTES = 256 << 20
