@@ -121,12 +121,17 @@ def record(policy: Policy, env: EnvConfig, window: WindowConfig, seed: int, dire
     path = directory / "episode-0.mp4"
     try:
         with contextlib.closing(lanes):
-            if lanes.render() is None:
-                return None, f"no video: env {env.id} does not render to an array"
             directory.mkdir(parents=True, exist_ok=True)
             writer: Any = imageio.get_writer(path, fps=lanes.render_fps, macro_block_size=1)
+
+            def film() -> None:
+                frame = lanes.render()
+                if frame is None:
+                    raise EnvError(f"env {env.id} does not render to an array")
+                writer.append_data(frame)
+
             with writer:
-                _play(policy, lanes, 1, seed, None, lambda: writer.append_data(lanes.render()))
+                _play(policy, lanes, 1, seed, None, film)
     except Exception as error:  # renderers and encoders fail in many ways
         path.unlink(missing_ok=True)
         return None, f"no video: {type(error).__name__}: {error}"

@@ -146,7 +146,9 @@ def _add_tools(commands: Any) -> None:
     play.add_argument("target", type=Path, metavar="CHECKPOINT|RUN", help="checkpoint, run or .hrw file (path)")
     play.add_argument("--episodes", type=int, metavar="N", help="episodes to play (count); default: eval.final_episodes")
     play.add_argument("--seed", type=int, default=0, help="seed of the episodes (int)")
-    play.add_argument("--video", type=Path, metavar="FILE.mp4", help="record the first episode where the env renders (path)")
+    play.add_argument(
+        "--video", type=Path, metavar="DIR", help="record the first episode into DIR/episode-0.mp4 if the env renders (path)"
+    )
     play.add_argument("--config", type=Path, help="config with the env, for a policy outside a run directory (path)")
     plot = _add(commands, "plot", _plot, "Overlay the learning curves of runs, with the mean and its 95 % bootstrap interval.")
     plot.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="runs, or directories that hold runs (paths)")
@@ -186,12 +188,14 @@ def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:
 
 def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch import roles
+    from headrace.launch.play import find_policy
     from headrace.launch.targets import load_target, shared_run
 
     def body() -> int:
         config, run = load_target(args.target, overrides)
         run = run or shared_run(config, args.target.stem)
-        return roles.run_learner(config, run, args.connect, args.id, args.init_from)
+        policy = find_policy(args.init_from) if args.init_from else None
+        return roles.run_learner(config, run, args.connect, args.id, policy)
 
     return roles.guarded(args.id, body)
 

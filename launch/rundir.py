@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,24 @@ class RunDir:
         if not self.identity.exists():
             write_whole(self.identity, uuid.uuid4().hex[:12] + "\n")
         return self.identity.read_text().strip()
+
+    @contextlib.contextmanager
+    def claim(self) -> Iterator[None]:
+        """Hold the run for one ``train`` at a time; death releases it.
+
+        Raises:
+            ConfigError: another one has it; the text names its pid.
+        """
+        with (self.path / "train.lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise ConfigError(f"{self.path}: already running, supervised by pid {file.read(32).strip()}") from None
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved config."""

@@ -95,7 +95,6 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     """
     run = RunDir.open(path)
     config = resume_config(make_config(read_config(run.config)), overrides)
-    run.write_config(dump(config))
     return _Job(config, run, None).run()
 
 
@@ -119,13 +118,15 @@ class _Job:
 
     def run(self) -> TrainResult:
         """Everything, from the roles to the result."""
-        self._run.result.unlink(missing_ok=True)
-        try:
-            status = self._train()
-        except Stopped:
-            self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
-            raise
-        return self._conclude(status, time.monotonic() - self._begun)
+        with self._run.claim():
+            self._run.write_config(dump(self._config))
+            self._run.result.unlink(missing_ok=True)
+            try:
+                status = self._train()
+            except Stopped:
+                self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
+                raise
+            return self._conclude(status, time.monotonic() - self._begun)
 
     def _train(self) -> Status:
         pool = self._run.pool_dir(self._config.run.pool_dir)

@@ -98,6 +98,13 @@ def test_video_of_the_first_episode(tmp_path):
     assert ffmpeg.count_frames_and_secs(result.video)[0] == 6
 
 
+def test_nothing_is_rendered_before_the_first_reset(tmp_path):
+    """As every env of gymnasium.make demands."""
+    result = run(replace(scripted(lengths=[3]), wrappers=("OrderEnforcing",)), 1, video_dir=tmp_path)
+    assert result.video_note == ""
+    assert result.video is not None
+
+
 def test_no_video_says_why(tmp_path):
     result = run(EnvConfig("helpers.seeds:make"), 1, video_dir=tmp_path)
     assert result.video is None

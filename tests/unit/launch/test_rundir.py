@@ -1,6 +1,7 @@
 """The run directory and the pool's move between media."""
 
 import json
+import os
 
 import pytest
 import yaml
@@ -120,3 +121,15 @@ def test_a_copy_that_was_cut_short_is_never_taken_for_the_pool(pool, tmp_path, m
     assert not target.exists()
     stash.move_tree(pool, target, print)
     assert (target / "rows.npy").exists()
+
+
+def test_a_run_is_supervised_once_at_a_time(tmp_path):
+    run = RunDir.create(tmp_path / "run", {})
+    with (
+        run.claim(),
+        pytest.raises(ConfigError, match=f"already running, supervised by pid {os.getpid()}"),
+        RunDir(run.path).claim(),
+    ):
+        pass
+    with run.claim():
+        pass
