@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from headrace.common.errors import CheckpointError
+from headrace.common.errors import CheckpointError, SpecError
 
 EPS = 1e-8
 
@@ -22,12 +22,18 @@ class Adam:
         parameters: (name, tensor) pairs; the tensors are changed in place.
         lr: step size.
         betas: decays of the mean and of the square.
+
+    Raises:
+        SpecError: a parameter is not float32, or a view with gaps, neither of which the kernel can step through.
     """
 
     def __init__(self, parameters: Sequence[tuple[str, Tensor]], lr: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         self.names = [name for name, _ in parameters]
         self.parameters = [p.detach() for _, p in parameters]
         self._lr, self._betas = lr, betas
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if p.dtype != torch.float32 or torch.empty_like(p).stride() != p.stride():
+                raise SpecError(f"parameter {name}: {p.dtype} with strides {p.stride()}; only dense float32 can be trained")
         self._means = [torch.zeros_like(p) for p in self.parameters]
         self._squares = [torch.zeros_like(p) for p in self.parameters]
         device = self.parameters[0].device
@@ -43,7 +49,7 @@ class Adam:
         self._count.add_(1).sub_(skip)
         torch._fused_adam_(
             self.parameters,
-            list(gradients),
+            [_laid_out(g, p) for g, p in zip(gradients, self.parameters, strict=True)],
             self._means,
             self._squares,
             [],
@@ -85,6 +91,16 @@ class Adam:
             if not bool(torch.isfinite(mean).all() & torch.isfinite(square).all() & (square >= 0).all()):
                 return False, f"moments of {name} are not finite"
         return True, ""
+
+
+def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient in the parameter's memory layout: the kernel walks both by address and looks at no stride.
+
+    Autograd also gives transposed views, and expanded ones of a single number.
+    """
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 @torch.no_grad()

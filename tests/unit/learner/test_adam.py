@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headrace.common.errors import CheckpointError
+from headrace.common.errors import CheckpointError, SpecError
 from headrace.learner.adam import Adam
 
 GO, SKIP = torch.zeros(()), torch.ones(())
@@ -40,6 +40,23 @@ def test_a_voided_step_changes_nothing_at_all():
     assert all(torch.equal(p, k) for (_, p), k in zip(parameters, kept, strict=True))
     assert all(torch.equal(value, state[name]) for name, value in optimizer.get_state().items())
     assert optimizer.check_valid() == (True, "")
+
+
+def test_gradients_of_any_layout_step_alike():
+    first, second = make(), make()
+    g = gradients(0)
+    Adam(first, 0.01).step(g, GO)
+    Adam(second, 0.01).step([g[0].t().contiguous().t(), g[1]], GO)
+    assert torch.equal(first[0][1], second[0][1])
+    expanded = [("a", torch.zeros(4, 3))]
+    Adam(expanded, 0.01).step([torch.tensor(2.0).expand(4, 3)], GO)
+    torch.testing.assert_close(expanded[0][1], torch.full((4, 3), -0.01))
+
+
+@pytest.mark.parametrize("parameter", [torch.zeros(4, 3)[:, :2], torch.zeros(3, dtype=torch.float64), torch.zeros(1).expand(3)])
+def test_what_the_kernel_cannot_step_through_is_refused(parameter):
+    with pytest.raises(SpecError, match="parameter a: .*only dense float32"):
+        Adam([("a", parameter)], 0.01)
 
 
 def test_state_is_copied_out_and_in():

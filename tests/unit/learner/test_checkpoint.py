@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from helpers.learner import make_batch, make_sac, make_spec
 
 from headrace.common.errors import CheckpointError
+from headrace.common.statistics import ObsStatistics
 from headrace.common.weights import Version, WeightSet
 from headrace.learner import checkpoint
 
@@ -49,13 +51,14 @@ def test_what_is_written_is_read(tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"temperature": "auto_softplus", "normalise_obs": True, "actor_update_interval": 2}])
 def test_resuming_is_exact_to_the_bit(tmp_path, options):
-    def train(sac, start):
+    def train(sac, start, statistics=None):
         for i in range(start, start + 50):
-            sac.update(make_batch(SPEC, seed=i))
+            sac.update(make_batch(SPEC, seed=i), statistics)
         return sac
 
-    straight = train(train(make_sac(SPEC, **options), 0), 50)
-    before = train(make_sac(SPEC, **options), 0)
+    seen = ObsStatistics(9, {"obs": np.array([0.5, -1, 2], "<f4")}, {"obs": np.array([4, 0.1, 1], "<f4")})
+    straight = train(train(make_sac(SPEC, **options), 0, seen), 50)
+    before = train(make_sac(SPEC, **options), 0, seen)
     path = checkpoint.write(tmp_path, before.step, before.get_state(), keep=1)
     resumed = make_sac(SPEC, seed=99, **options)  # other weights, other noise: all of it must come from the file
     resumed.set_state(checkpoint.read(path).state)
