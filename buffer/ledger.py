@@ -1,7 +1,8 @@
 """The ledger: up to where each (actor, stream) is committed, and the counters that belong to these commits.
 
 Rules: a stream's last seq only grows, so a row at or below it is a duplicate for ever. An actor holds a few open streams;
-one more closes its lowest-numbered stream by raising the actor's floor, and rows of a closed stream are refused. The table
+one more closes the lowest-numbered one, so an actor numbers its streams upwards. Once the places are full, everything below
+the lowest open stream is closed, and rows of a closed stream are refused. The table
 of actors and streams changes only by :meth:`Ledger.open`, before a commit; commits move last seqs, which can be replayed
 from the rows themselves.
 """
@@ -23,7 +24,6 @@ MAX_STREAM = 1 << 62
 ENTRY = np.dtype(
     [
         ("actor", f"S{MAX_NAME_BYTES}"),
-        ("floor", "<u8"),
         ("open", "<u8"),
         ("stream", "<u8", (STREAMS_PER_ACTOR,)),
         ("last", "<u8", (STREAMS_PER_ACTOR,)),
@@ -51,7 +51,6 @@ class Ledger:
         self.rejected = 0
         self._index: dict[str, int] = {}
         self._streams: list[dict[int, int]] = []
-        self._floor: list[int] = []
 
     @property
     def actors(self) -> list[str]:
@@ -96,14 +95,11 @@ class Ledger:
         if index is None:
             index = self._index[actor] = len(self._index)
             self._streams.append({})
-            self._floor.append(0)
         streams = self._streams[index]
         if stream not in streams:
             self._check_open(index, actor, stream)
             if len(streams) == STREAMS_PER_ACTOR:
-                lowest = min(streams)
-                del streams[lowest]
-                self._floor[index] = lowest + 1
+                del streams[min(streams)]
             streams[stream] = 0
         return index
 
@@ -193,7 +189,6 @@ class Ledger:
             self._index[entry["actor"].decode("utf-8")] = index
             count = int(entry["open"])
             self._streams.append(dict(zip(entry["stream"][:count].tolist(), entry["last"][:count].tolist(), strict=True)))
-            self._floor.append(int(entry["floor"]))
 
     def require(self, actors: int) -> None:
         """Refuse a state of more actors than fit; :class:`ConfigError` names both numbers."""
@@ -201,21 +196,21 @@ class Ledger:
             raise ConfigError(f"max_actors: {self.max_actors}, but {actors} actors are stored; raise it to {actors}")
 
     def check_valid(self) -> tuple[bool, str]:
-        """Whether floors and streams agree."""
-        for actor, streams, floor in zip(self._index, self._streams, self._floor, strict=True):
-            if len(streams) > STREAMS_PER_ACTOR or any(s < floor for s in streams):
-                return False, f"actor {actor}: streams {sorted(streams)} with floor {floor}"
+        """Whether no actor or stream is beyond its limit."""
+        for actor, streams in zip(self._index, self._streams, strict=True):
+            if len(streams) > STREAMS_PER_ACTOR or any(not 0 <= s < MAX_STREAM for s in streams):
+                return False, f"actor {actor}: streams {sorted(streams)}"
         return True, ""
 
     def _check_open(self, index: int, actor: str, stream: int) -> None:
-        streams, floor = self._streams[index], self._floor[index]
-        if stream < floor or (len(streams) == STREAMS_PER_ACTOR and stream < min(streams)):
+        streams = self._streams[index]
+        if len(streams) == STREAMS_PER_ACTOR and stream < min(streams):
             raise BlockRefused("stream-closed", f"stream {stream} of {actor!r}: the open ones are {sorted(streams)}")
 
     def _entries(self) -> Array:
         entries = np.zeros(len(self._index), ENTRY)
-        for entry, actor, streams, floor in zip(entries, self._index, self._streams, self._floor, strict=True):
-            entry["actor"], entry["floor"], entry["open"] = actor.encode("utf-8"), floor, len(streams)
+        for entry, actor, streams in zip(entries, self._index, self._streams, strict=True):
+            entry["actor"], entry["open"] = actor.encode("utf-8"), len(streams)
             entry["stream"][: len(streams)] = list(streams)
             entry["last"][: len(streams)] = list(streams.values())
         return entries

@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from headrace.buffer.lock import PoolLock
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
 from headrace.buffer.reader import row_digests
 from headrace.buffer.sampler import UniformSampler
-from headrace.buffer.store import Inserted, Store
+from headrace.buffer.store import COUNTERS, Inserted, Store
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.config import dump, load, replace
@@ -103,8 +102,6 @@ class SACReplayPool:
         self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
         self._store = Store.open(kept_spec, self.config, path, uuid.UUID(hex=found["uuid"]))
 
-    # ---- state that anyone may read
-
     @property
     def spec(self) -> TransitionSpec | None:
         """Columns of the rows; None until something fixes them."""
@@ -147,42 +144,13 @@ class SACReplayPool:
     def counters(self) -> dict[str, int]:
         """Counts since the pool was made; accepted = live + evicted + retired."""
         with self._lock:
-            store = self._store
-            retired = 0 if store is None else store.segment.retired
-            return {
-                "rows_accepted": self.head,
-                "rows_live": self.size,
-                "rows_evicted": self.tail - retired,
-                "rows_retired": retired,
-                "rows_duplicate": 0 if store is None else store.header[Field.DUPLICATES],
-                "rows_rejected": 0 if store is None else store.ledger.rejected,
-                "lost_before": 0 if store is None else store.ledger.lost_before,
-                "env_steps": self.env_steps,
-                "updates": self.updates,
-            }
+            return dict.fromkeys(COUNTERS, 0) if self._store is None else self._store.counters()
 
     def info(self) -> dict[str, Any]:
         """Sizes in rows, frames and bytes, and identity."""
         with self._lock:
-            out = {"path": None if self._path is None else str(self._path), "size": self.size, **dump(self.config)}
-            if self._store is None:
-                return out
-            store, sizes = self._store, self._store.segment.sizes
-            return {
-                **out,
-                "uuid": store.files.pool_id.hex,
-                "epoch": self.epoch,
-                "owner": store.header[Field.OWNER],
-                "spec": store.spec.fingerprint(),
-                "nbytes": store.files.nbytes,
-                "row_slots": sizes.row_slots,
-                "row_nbytes": store.spec.row_dtype.itemsize,
-                "frame_slots": sizes.frame_slots,
-                "frame_nbytes": store.spec.frame_nbytes,
-                "actors": len(store.ledger.actors),
-            }
-
-    # ---- rows in and out
+            out = {"path": str(self._path or ""), "size": self.size, **dump(self.config)}
+            return out if self._store is None else {**out, **self._store.info()}
 
     def insert(self, block: Block, actor: str, stream: int, first_seq: int) -> Inserted:
         """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
@@ -293,8 +261,6 @@ class SACReplayPool:
                 yield {"id": int(batch.ids[i]), "actor": actors[batch.rows["actor"][i]], **row, "digest": digest}
             low += len(batch)
 
-    # ---- plain dictionaries
-
     def add_batch(self, transitions: Mapping[str, Any]) -> None:
         """Append plain transitions: ``state, action, reward, next_state`` and ``done`` or ``terminated``/``truncated``.
 
@@ -333,8 +299,6 @@ class SACReplayPool:
             self.add_batch(new_data)
             return self.sample_batch(batch_size)
 
-    # ---- snapshots
-
     def save(self, path: str | Path, progress: snapshot.Progress | None = None) -> None:
         """Write the live rows, ledger, counters, statistics and sampler state into directory ``path``.
 
@@ -342,7 +306,7 @@ class SACReplayPool:
 
         Args:
             path: a directory of its own.
-            progress: called with bytes written and bytes in all.
+            progress: called with the bytes written and the bytes in all.
         """
         with self._lock:
             snapshot.write(Path(path), self._body(), self._open().columns(), progress)
@@ -362,8 +326,7 @@ class SACReplayPool:
         found = snapshot.read(Path(path))
         if found is None:
             return False
-        body, arrays = found
-        self.set_state({**body, "arrays": arrays})
+        self.set_state({**found[0], "arrays": found[1]})
         return True
 
     @classmethod
@@ -409,8 +372,6 @@ class SACReplayPool:
         with self._lock:
             return (True, "") if self._store is None else self._store.check_valid()
 
-    # ---- end
-
     def close(self) -> None:
         """Unmap the files and let the next owner in; harmless when called twice."""
         with self._lock:
@@ -422,7 +383,7 @@ class SACReplayPool:
     def __enter__(self) -> SACReplayPool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _release(self) -> None:

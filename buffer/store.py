@@ -34,6 +34,17 @@ MAX_SEQ = 1 << 48  # gaps add up in 63 bits
 STAMP_ROWS = 16384  # at most this many rows are replayed at open, beyond one block
 COPY_ROWS = 4096
 STATISTICS = "statistics.npy"
+COUNTERS = (
+    "rows_accepted",
+    "rows_live",
+    "rows_evicted",
+    "rows_retired",
+    "rows_duplicate",
+    "rows_rejected",
+    "lost_before",
+    "env_steps",
+    "updates",
+)
 _log = logging.getLogger(__name__)
 
 
@@ -185,6 +196,30 @@ class Store:
         head = self.segment.head
         for low in range(start, head, COPY_ROWS):
             yield self.segment.rows(low, min(low + COPY_ROWS, head))
+
+    def counters(self) -> dict[str, int]:
+        """``COUNTERS`` by name; accepted = live + evicted + retired."""
+        segment, ledger = self.segment, self.ledger
+        tail, head, retired = segment.tail, segment.head, segment.retired
+        rows = (head, head - tail, tail - retired, retired, self.header[Field.DUPLICATES], ledger.rejected)
+        values = (*rows, ledger.lost_before, ledger.env_steps, self.header[Field.UPDATES])
+        return dict(zip(COUNTERS, values, strict=True))
+
+    def info(self) -> dict[str, Any]:
+        """Identity and sizes."""
+        sizes = self.segment.sizes
+        return {
+            "uuid": self.files.pool_id.hex,
+            "epoch": self.header[Field.EPOCH],
+            "owner": self.header[Field.OWNER],
+            "spec": self.spec.fingerprint(),
+            "nbytes": self.files.nbytes,
+            "row_slots": sizes.row_slots,
+            "row_nbytes": self.spec.row_dtype.itemsize,
+            "frame_slots": sizes.frame_slots,
+            "frame_nbytes": self.spec.frame_nbytes,
+            "actors": len(self.ledger.actors),
+        }
 
     def body(self) -> dict[str, Any]:
         """The plain values of the store's state."""

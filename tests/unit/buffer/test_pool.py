@@ -1,3 +1,4 @@
+import collections
 import random
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 from helpers.lane_rows import Lane, cpu_only, die, lane_spec, prove, prove_pool, seqs
 
 from headrace.buffer import PoolConfig, SACReplayPool, store
+from headrace.buffer.files import Field
 from headrace.buffer.reader import row_digests
 from headrace.common.block import Block
 from headrace.common.errors import (
@@ -240,6 +242,20 @@ def test_irregular_blocks_cost_old_rows_and_these_are_counted():
     assert seqs(pool, "actor-1") == list(range(2401 - pool.size, 2401))
 
 
+def test_kills_inside_commits_cost_no_frames(tmp_path):
+    """Frames written but not published are written over: the frame head follows from the last committed row."""
+    lane, pool = Lane(SPECS["plain"], 1, (1,)), make(20, path=tmp_path, max_block_rows=4)
+    for _ in range(40):
+        put(pool, lane, 4)
+        write_ahead = pool._store.header
+        write_ahead[Field.FRAME_HEAD] += 8  # as a kill between the two last stores of a commit leaves it
+        die(pool)
+        pool = make(20, path=tmp_path, max_block_rows=4)
+    assert (pool.size, pool.counters()["rows_retired"]) == (20, 0)
+    prove_pool(pool)
+    pool.close()
+
+
 def test_statistics_take_the_newest_frame_of_each_committed_row_once():
     spec = SPECS["stack"]
     pool, lane = make(20, spec), Lane(spec, 3)
@@ -427,29 +443,36 @@ def test_info_is_plain(tmp_path):
 
 
 def test_two_threads_never_see_a_mixed_row():
-    spec = lane_spec(stack=2, image=16)
-    pool = make(64, spec, max_block_rows=16)
+    spec = lane_spec(stack=2, image=64)
+    pool = make(16, spec, max_block_rows=8)
     lanes = [Lane(spec, i) for i in range(2)]
-    for lane in lanes:
-        put(pool, lane, 32)
     failures = []
 
-    def insert(lane):
+    def insert(lane, blocks):
         try:
-            for _ in range(150):
-                put(pool, lane, 7)
+            for block in blocks:
+                pool.insert(block, f"actor-{lane.actor}", 1, pool.last_seq(f"actor-{lane.actor}", 1) + 1)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=insert, args=(lane,)) for lane in lanes]
-    for thread in threads:
-        thread.start()
-    draws = 0
-    while any(thread.is_alive() for thread in threads) or draws < 50:
-        prove(pool.sample(32), spec)
-        draws += 1
-    for thread in threads:
-        thread.join(30)
+    work = [(lane, [lane.block(8) for _ in range(100)]) for lane in lanes]
+    for lane in lanes:
+        insert(lane, [lane.block(8)])
+    threads = [threading.Thread(target=insert, args=args) for args in work]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        batches = collections.deque(maxlen=200)
+        while any(thread.is_alive() for thread in threads):
+            batches.append(pool.sample(16))
+    finally:
+        sys.setswitchinterval(before)
+        for thread in threads:
+            thread.join(30)
+    for batch in batches:
+        prove(batch, spec)
     assert failures == []
     prove_pool(pool)
 

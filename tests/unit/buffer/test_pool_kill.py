@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -22,6 +23,16 @@ CODE = (
     "/buffer/ledger.py",
     "/buffer/snapshot.py",
 )
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """A directory in memory where there is one: these tests make hundreds of pools, and a disk syncs each."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        yield Path(name)
 
 
 def open_pool(path, capacity=8, **config):
@@ -52,22 +63,22 @@ def kill_at_line(k, work):
 
 
 @pytest.mark.parametrize(
-    ("before", "rows", "capacity", "config"),
+    ("before", "rows", "capacity", "stride", "config"),
     [
-        (11, 1, 8, {}),
-        (14, 5, 8, {}),
-        (9, 21, 8, {}),
-        (0, 3, 8, {}),
-        (120, 8, 64, {"min_block_rows": 8, "max_block_rows": 8}),
+        (11, 1, 8, 2, {}),
+        (14, 5, 8, 1, {}),
+        (9, 21, 8, 9, {}),
+        (0, 3, 8, 2, {}),
+        (120, 8, 64, 3, {"min_block_rows": 8, "max_block_rows": 8}),
     ],
     ids=["one", "wrapping", "larger-than-capacity", "first", "retiring"],
 )
-def test_a_kill_at_any_line_of_an_insert_loses_nothing(tmp_path, before, rows, capacity, config):
+def test_a_kill_at_any_line_of_an_insert_loses_nothing(memory, before, rows, capacity, stride, config):
     """One block is acknowledged, the next is cut; then the pool must hold the first, and all, part or nothing of the second."""
     k, killed, retiring = 0, True, bool(config)
     while killed:
-        k += 3 if rows > 8 else 1
-        path = tmp_path / str(k)
+        k += stride
+        path = memory / str(k)
         lane = Lane(SPEC, 1, (1,) if retiring else (7, 1, 12))  # one-row episodes need more frames than regular ones
         with open_pool(path, capacity, **config) as pool:
             for first in range(1, before + 1, 4):
@@ -123,12 +134,12 @@ while True:
 """
 
 
-def test_kills_at_random_times_lose_no_acknowledged_row(tmp_path):
+def test_kills_at_random_times_lose_no_acknowledged_row(memory):
     draw = np.random.default_rng(0)
     acked = {0: 0, 1: 0, 2: 0}
     total_before = 0
     for _ in range(6):
-        command = [sys.executable, "-c", FLAT_OUT, str(tmp_path / "pool"), str(Path(__file__).parents[2])]
+        command = [sys.executable, "-c", FLAT_OUT, str(memory / "pool"), str(Path(__file__).parents[2])]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=cpu_only())
         assert child.stdout is not None
         try:
@@ -143,7 +154,7 @@ def test_kills_at_random_times_lose_no_acknowledged_row(tmp_path):
         child.wait(20)
         child.stdout.close()
         start = time.perf_counter()
-        pool = SACReplayPool(500, path=tmp_path / "pool")
+        pool = SACReplayPool(500, path=memory / "pool")
         assert time.perf_counter() - start < 5
         prove_pool(pool)
         committed = {actor: pool.last_seq(f"a{actor}", 1) for actor in acked}
@@ -158,11 +169,11 @@ def test_kills_at_random_times_lose_no_acknowledged_row(tmp_path):
         pool.close()
 
 
-def test_a_kill_at_any_line_of_the_creation_leaves_nothing_or_a_pool(tmp_path):
+def test_a_kill_at_any_line_of_the_creation_leaves_nothing_or_a_pool(memory):
     k, killed = 0, True
     while killed:
-        k += 3
-        path = tmp_path / str(k)
+        k += 5
+        path = memory / str(k)
 
         def work(start, path=path):
             start()
@@ -177,37 +188,37 @@ def test_a_kill_at_any_line_of_the_creation_leaves_nothing_or_a_pool(tmp_path):
     assert k > 60
 
 
-def test_a_kill_at_any_line_of_a_load_leaves_a_pool_that_can_load_again(tmp_path):
+def test_a_kill_at_any_line_of_a_load_leaves_a_pool_that_can_load_again(memory):
     lane = Lane(SPEC, 1)
     with SACReplayPool(8, spec=SPEC) as source:
         source.insert(lane.block(20), "a", 1, 1)
-        source.save(tmp_path / "snapshot")
+        source.save(memory / "snapshot")
         expected = [r["digest"] for r in source.dump()]
     k, killed = 0, True
     while killed:
-        k += 3
-        path = tmp_path / str(k)
+        k += 5
+        path = memory / str(k)
         with open_pool(path) as pool:
             pool.insert(Lane(SPEC, 2).block(5), "b", 1, 1)
 
         def work(start, path=path):
             pool = open_pool(path)
             start()
-            pool.load(tmp_path / "snapshot")
+            pool.load(memory / "snapshot")
 
         killed = kill_at_line(k, work)
         pool = open_pool(path)
         prove_pool(pool)
         assert (pool.actors(), pool.size) in ((["b"], 5), ([], 0), (["a"], 8))
-        assert pool.load(tmp_path / "snapshot")
+        assert pool.load(memory / "snapshot")
         assert [r["digest"] for r in pool.dump()] == expected
         prove_pool(pool)
         pool.close()
     assert k > 60
 
 
-def test_a_kill_at_any_line_of_a_save_leaves_the_old_snapshot_or_the_new(tmp_path):
-    where = tmp_path / "snapshot"
+def test_a_kill_at_any_line_of_a_save_leaves_the_old_snapshot_or_the_new(memory):
+    where = memory / "snapshot"
     pool = SACReplayPool(8, spec=SPEC)
     lane = Lane(SPEC, 1)
     pool.insert(lane.block(3), "a", 1, 1)
