@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +77,8 @@ def play_command(target: Path, *, config: Path | None, episodes: int | None, see
     count = options.eval.final_episodes or 20 if episodes is None else episodes
     if count < 1:
         raise ConfigError(f"--episodes: {count}; nearest valid: 1")
+    if video is not None:
+        _prepare_rendering()
     result = judge(options, weights, count, seed, video)
     print(f"policy    {path} (update {weights.version.step})")
     print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
@@ -83,6 +87,12 @@ def play_command(target: Path, *, config: Path | None, episodes: int | None, see
     if video is not None:
         print(f"video     {result.video or result.video_note}")
     return 0
+
+
+def _prepare_rendering() -> None:
+    """Let MuJoCo draw without a screen; it reads the variable when it is imported."""
+    if not os.environ.get("DISPLAY") and ctypes.util.find_library("EGL"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def verdict_lines(result: EvalResult) -> list[tuple[str, str]]:
