@@ -40,7 +40,8 @@ class Client:
 
     session: Session
     joiner: Joiner
-    taken: int = 0
+    taken: int = 0  # bytes received
+    queued: int = 0  # bytes of them that wait for the pool's thread, and give no credit yet
     noticed: int = 0
     wanted: int = 0
     delivered: int = 0
@@ -129,11 +130,7 @@ class Service:
             self.refused["no-session"] += 1
             return [(peer, [encode(m.Refused("hello-first", "no session with this buffer; say hello", RETRY_S))])]
         client.taken += size_of(parts)
-        out = self._handle(client, message, list(parts[1:]), now)
-        if client.taken - client.noticed >= self._network.credit_bytes // 8:
-            client.noticed = client.taken
-            out.append((peer, [encode(m.Received(client.taken))]))
-        return out
+        return self._handle(client, message, list(parts[1:]), now) + self._credit(client, self._network.credit_bytes // 8)
 
     def _handle(self, client: Client, message: m.Message, frames: list[Frame], now: float) -> list[Out]:
         handler = self._handlers.get(type(message))
@@ -220,9 +217,9 @@ class Service:
             raise WireError("direction", "only actors send blocks")
         if head.rows < 1 or head.seq < 1 or head.seq + head.rows >= 1 << 63:
             raise WireError("malformed", f"block of {head.rows} rows at seq {head.seq}")
-        self._work.append(
-            Insert(client.session.peer, client.session.id, head.stream, head.seq, parse_block(head, frames, spec))
-        )
+        block = parse_block(head, frames, spec)
+        client.queued += block.nbytes
+        self._work.append(Insert(client.session.peer, client.session.id, head.stream, head.seq, block))
         return []
 
     def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
@@ -255,6 +252,7 @@ class Service:
             answer = m.Published(publish.epoch, publish.step, "stale", f"this learner's epoch is {session.epoch}")
             return [(session.peer, [encode(answer)])]
         version = Version(session.id, publish.epoch, publish.step)
+        client.queued += len(frames[0])
         self._work.append(Shelve(session.peer, version, bytes(frames[0])))
         return []
 
@@ -313,6 +311,9 @@ class Service:
         acks: dict[tuple[bytes, int], int] = {}
         for d in done:
             work = d.work
+            if isinstance(work, (Insert, Shelve)) and (client := self._clients.get(work.peer)) is not None:
+                client.queued -= work.nbytes
+                out.extend(self._credit(client, self._network.credit_bytes // 8))
             if isinstance(work, Insert):
                 out.extend(self._inserted(work, d, acks))
             elif isinstance(work, Draw):
@@ -362,9 +363,7 @@ class Service:
         for client in self._clients.values():
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:
                 out.append(self._state(client, now))
-                if client.noticed < client.taken:
-                    client.noticed = client.taken
-                    out.append((client.session.peer, [encode(m.Received(client.taken))]))
+                out.extend(self._credit(client, 1))
                 if self.pacing.finished and client.session.role == "learner":
                     out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
         return out
@@ -373,6 +372,14 @@ class Service:
         """Begin to end: no new sessions, every client is asked to leave."""
         self.stopping = reason
         return [(peer, [encode(m.Stop(False, reason))]) for peer in self._clients]
+
+    def _credit(self, client: Client, least: int) -> list[Out]:
+        """Give back the bytes that were taken and no longer wait, when they are at least ``least``."""
+        free = client.taken - client.queued
+        if free - client.noticed < least:
+            return []
+        client.noticed = free
+        return [(client.session.peer, [encode(m.Received(free))])]
 
     def _share(self, now: float, *, urgent: bool) -> list[Out]:
         """Tell actors their new allowance: all of them on a tick, those that are running out at once."""

@@ -38,6 +38,11 @@ class Insert:
     seq: int
     block: Block
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that wait with it."""
+        return self.block.nbytes
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -56,6 +61,11 @@ class Shelve:
     peer: bytes
     version: Version
     blob: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that wait with it."""
+        return len(self.blob)
 
 
 Work = Open | Insert | Draw | Shelve
