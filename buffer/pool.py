@@ -86,6 +86,8 @@ class SACReplayPool:
         return self._store
 
     def _reopen(self, path: Path, found: Mapping[str, Any], spec: TransitionSpec | None, configured: bool) -> None:
+        if "uuid" not in found:
+            raise PoolDamaged(f"{path / manifest.NAME}: not the manifest of a pool (a snapshot is loaded, not opened)")
         stored = load(PoolConfig, found["config"], f"{path}: pool")
         if not configured:
             self.config = replace(stored, capacity=self.config.capacity)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer import manifest, space
+from headrace.buffer.files import HEADER
 from headrace.common.errors import PoolDamaged, PoolError
 
 Array = np.ndarray[Any, Any]
@@ -74,10 +75,12 @@ def write(path: Path, body: Mapping[str, Any], columns: Mapping[str, Column], pr
 
     Raises:
         NoSpace: before anything is written.
-        PoolError: ``path`` is not a directory.
+        PoolError: ``path`` is a file, or the directory of a pool.
     """
     if path.exists() and not path.is_dir():
         raise PoolError(f"{path} is a file; a snapshot is a directory")
+    if (path / HEADER).exists():
+        raise PoolError(f"{path} is a pool; a snapshot needs a directory of its own")
     path.mkdir(parents=True, exist_ok=True)
     total = sum(column.nbytes for column in columns.values())
     space.require(total, path)

@@ -48,11 +48,12 @@ class Block:
             BlockRefused: with a countable reason: ``shape``, ``reference``, ``steps``, ``reward``, ``flag``,
                 ``label`` or ``non-finite``.
         """
-        rows, m = self.rows, self.n_frames
+        rows = self.rows
         if rows.dtype != spec.row_dtype or rows.ndim != 1 or not len(rows):
             raise BlockRefused("shape", f"rows {rows.shape} of {rows.dtype.itemsize} bytes")
         if sorted(self.frames) != [o.key for o in spec.obs]:
             raise BlockRefused("shape", f"observation keys {sorted(self.frames)[:8]}")
+        m = self.n_frames
         for o in spec.obs:
             frame = self.frames[o.key]
             if frame.shape != (m, *o.shape) or frame.dtype != np.dtype(o.dtype):

@@ -280,6 +280,20 @@ def test_progress_is_told(tmp_path):
     assert seen == sorted(seen)
 
 
+def test_pools_and_snapshots_are_not_taken_for_each_other(tmp_path):
+    pool, _ = filled(6, 5, tmp_path / "pool")
+    with pytest.raises(PoolError, match="is a pool"):
+        pool.save(tmp_path / "pool")
+    with pytest.raises(PoolDamaged, match="not the manifest of a snapshot"):
+        pool.load(tmp_path / "pool")
+    pool.save(tmp_path / "s")
+    with pytest.raises(PoolDamaged, match="not the manifest of a pool"):
+        SACReplayPool(6, path=tmp_path / "s")
+    assert SACReplayPool.from_path(tmp_path / "s").size == 5
+    pool.close()
+    SACReplayPool(6, path=tmp_path / "pool").close()
+
+
 def test_a_file_in_the_place_of_a_snapshot_is_named(tmp_path):
     path = tmp_path / "pool.pt"
     path.write_bytes(b"PK")

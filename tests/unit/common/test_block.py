@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from helpers.lane_rows import Lane, lane_spec
+
+from headrace.common.block import Block
+from headrace.common.errors import BlockRefused
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+
+SPEC = lane_spec(stack=2, window=3, image=2)
+
+
+def block():
+    return Lane(SPEC, 1, (4, 9)).block(6)
+
+
+def refused(changed, spec=SPEC):
+    with pytest.raises(BlockRefused) as error:
+        changed.check(spec)
+    return error.value.reason, str(error.value)
+
+
+@pytest.mark.parametrize("spec", [SPEC, lane_spec(), lane_spec(kind="chunk", window=4)])
+def test_honest_blocks_pass(spec):
+    for rows in (1, 2, 40):
+        Lane(spec, 1).block(rows).check(spec)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("obs", -1, "reference"),
+        ("next_obs", 10**12, "reference"),
+        ("next_obs", -(2**63), "reference"),
+        ("steps", 0, "steps"),
+        ("steps", 4, "steps"),
+        ("steps", 65535, "steps"),
+        ("terminated", 2, "flag"),
+        ("truncated", 255, "flag"),
+        ("outcome", 3, "label"),
+        ("source", 3, "label"),
+        ("action", np.nan, "non-finite"),
+        ("rewards", -np.inf, "non-finite"),
+        ("action_age", np.inf, "non-finite"),
+    ],
+)
+@pytest.mark.parametrize("row", [0, 2, 5])
+def test_each_column_is_checked_in_each_row(column, value, reason, row):
+    changed = block()
+    if column == "rewards":
+        changed.rows["rewards"][row, 0] = value
+    elif column == "obs":
+        changed.rows["obs"][row, 1] = value
+    else:
+        changed.rows[column][row] = value
+    found, text = refused(changed)
+    assert found == reason
+    assert column in text
+
+
+def test_a_reference_is_below_the_number_of_frames():
+    changed = block()
+    m = changed.n_frames
+    changed.rows["obs"][3, 0] = m - 1
+    changed.check(SPEC)
+    changed.rows["obs"][3, 0] = m
+    assert refused(changed)[0] == "reference"
+
+
+def test_rewards_beyond_the_executed_steps_are_zero():
+    changed = block()
+    ended = int(np.flatnonzero(changed.rows["steps"] < 3)[0])
+    changed.rows["rewards"][ended, 2] = 1
+    assert refused(changed)[0] == "reward"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda b: Block(b.rows, {}),
+        lambda b: Block(b.rows[:0], b.frames),
+        lambda b: Block(b.rows.reshape(2, 3), b.frames),
+        lambda b: Block(np.zeros(6, lane_spec().row_dtype), b.frames),
+        lambda b: Block(b.rows, {**b.frames, "more": b.frames["obs"]}),
+        lambda b: Block(b.rows, {"obs": b.frames["obs"]}),
+        lambda b: Block(b.rows, {**b.frames, "obs": b.frames["obs"][:-1]}),
+        lambda b: Block(b.rows, {**b.frames, "obs": b.frames["obs"].astype(np.float64)}),
+        lambda b: Block(b.rows, {**b.frames, "camera/0": b.frames["camera/0"].astype(np.float32)}),
+    ],
+)
+def test_other_shapes_are_refused(change):
+    assert refused(change(block()))[0] == "shape"
+
+
+def test_frames_must_be_finite_also_where_no_row_looks():
+    changed = block()
+    changed.frames["obs"][-1, 0] = np.nan
+    reason, text = refused(changed)
+    assert (reason, "obs.obs" in text) == ("non-finite", True)
+
+
+def test_checking_changes_nothing_and_takes_read_only_arrays():
+    spec = TransitionSpec((ObsSpec("x", (), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
+    rows = np.zeros(2, spec.row_dtype)
+    rows["steps"], rows["next_obs"] = 1, 1
+    data = Block(np.frombuffer(rows.tobytes(), spec.row_dtype), {"x": np.frombuffer(bytes(8), "<f4")})
+    data.check(spec)
+    assert data.rows.tobytes() == rows.tobytes()
