@@ -48,7 +48,7 @@ class Uplink:
         self._version = NO_VERSION
         self._events: list[Parts] = []
         self._stream = 0
-        self._executed = self._dropped = self._rejected = self._accounted = 0
+        self._executed = self._settled = self._rejected = 0
         self._stop: m.Stop | None = None
         self.refused_weights = 0
         self.env_steps = 0
@@ -67,12 +67,6 @@ class Uplink:
     def executed(self, steps: int) -> None:
         """``steps`` more env steps were executed."""
         self._executed += steps
-
-    def dropped(self, steps: int) -> None:
-        """``steps`` executed env steps will never be rows (a crashed env)."""
-        with self._changed:
-            self._dropped += steps
-            self._accounted += steps
 
     @property
     def steps(self) -> int:
@@ -123,7 +117,7 @@ class Uplink:
         """Start or go on with a session: forget what is acknowledged, send the rest again."""
         with self._changed:
             self._stream = self._stream or welcome.epoch
-            self._accounted += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
+            self._settled += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
             self._fetch.restart()
             self._changed.notify_all()
 
@@ -135,10 +129,10 @@ class Uplink:
                 self.env_steps, self.phase = message.env_steps, message.phase
                 self._fetch.announced(message)
             elif isinstance(message, m.Ack) and message.stream == self._stream:
-                self._accounted += self._outbox.acknowledge(message.seq)
+                self._settled += self._outbox.acknowledge(message.seq)
             elif isinstance(message, m.Reject) and message.stream == self._stream:
                 self._rejected += message.last - message.first + 1
-                self._accounted += self._outbox.acknowledge(message.last)
+                self._settled += self._outbox.acknowledge(message.last)
             elif isinstance(message, m.WeightsPart):
                 self._take_part(message, frames)
             elif isinstance(message, m.Stop):
@@ -171,11 +165,11 @@ class Uplink:
             "rejected": self._rejected,
             "refused_weights": self.refused_weights,
         }
-        return m.Pulse(self._executed, self._dropped, self._version.epoch, self._version.step, report)
+        return m.Pulse(self._executed, self._settled, self._version.epoch, self._version.step, report)
 
     def position(self) -> tuple[int, int]:
         """Env steps executed, and those not yet settled."""
-        return self._executed, max(0, self._executed - self._accounted)
+        return self._executed, max(0, self._executed - self._settled)
 
     def _take_part(self, part: m.WeightsPart, frames: list[Frame]) -> None:
         if len(frames) != 1:

@@ -56,7 +56,6 @@ class _Account:
     reserve: int  # steps that it must have under way before it can deliver its first row
     granted: int
     accounted: int  # committed, rejected or given up
-    dropped: int
     random: int
     turn: int = 0  # when it was last granted something
 
@@ -101,7 +100,7 @@ class Pacing:
         lanes = max(1, lanes)
         # A lane holds its newest row back, and a row of n steps is complete n steps later.
         reserve = lanes * (window + 1)
-        self._accounts[actor] = _Account(lanes, reserve, executed, executed - min(pending, executed), 0, 0)
+        self._accounts[actor] = _Account(lanes, reserve, executed, executed - min(pending, executed), 0)
 
     def leave(self, actor: str) -> None:
         """An actor is gone; what it was granted and never delivered returns to the budget."""
@@ -112,12 +111,15 @@ class Pacing:
         if actor in self._accounts:
             self._accounts[actor].accounted += steps
 
-    def dropped(self, actor: str, total: int) -> None:
-        """The actor reports ``total`` executed steps that will never arrive (a crashed env, a policy of its outbox)."""
+    def settled(self, actor: str, total: int) -> None:
+        """The actor reports ``total`` steps acknowledged or rejected since it started.
+
+        This finds rows that were committed when it said hello, but whose acknowledgement was lost with the session before:
+        they are not sent again, so :meth:`accounted` never hears of them.
+        """
         account = self._accounts.get(actor)
-        if account is not None and total > account.dropped:
-            account.accounted += total - account.dropped
-            account.dropped = total
+        if account is not None:
+            account.accounted = max(account.accounted, min(total, account.granted))
 
     @property
     def owed(self) -> int:

@@ -224,7 +224,7 @@ class Service:
 
     def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "actor":
-            self.pacing.dropped(client.session.id, pulse.dropped)
+            self.pacing.settled(client.session.id, pulse.settled)
         self.watch.pulse(client.session, pulse, now)
         return []
 

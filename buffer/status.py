@@ -31,7 +31,7 @@ class ActorRecord:
     streams: dict[int, int] = field(default_factory=dict)
     episodes: int = 0
     executed: int = 0
-    dropped: int = 0
+    settled: int = 0
     version: tuple[int, int] = (0, 0)
     rate: RateWindow = field(default_factory=RateWindow)
 
@@ -78,7 +78,7 @@ class Watch:
         session.report = pulse.report if isinstance(pulse.report, dict) else {}
         if session.role == "actor":
             record = self.record(session.id)
-            record.executed, record.dropped, record.version = pulse.executed, pulse.dropped, (pulse.epoch, pulse.step)
+            record.executed, record.settled, record.version = pulse.executed, pulse.settled, (pulse.epoch, pulse.step)
             record.rate.add(pulse.executed, now)
 
     def episode(self, session: Session, end: m.EpisodeEnd) -> None:
@@ -216,7 +216,7 @@ class Watch:
             "lag_updates": lag,
             "age_s": round(age, 3),
             "executed": record.executed,
-            "dropped": record.dropped,
+            "settled": record.settled,
             "episodes": record.episodes,
             "rate": round(record.rate.per_second(), 2),
             **session.report,

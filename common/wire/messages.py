@@ -67,11 +67,11 @@ class Fragment(Message):
 
 @dataclass(frozen=True)
 class Pulse(Message):
-    """Client heartbeat with what it has done and the weights it acts on."""
+    """Client heartbeat: env steps executed, those of them that are acknowledged or rejected, and the weights it acts on."""
 
     TAG: ClassVar[int] = 4
     executed: int = uint(default=0)
-    dropped: int = uint(default=0)
+    settled: int = uint(default=0)
     epoch: int = uint(U32, default=0)
     step: int = uint(default=0)
     report: Any = plain(default=None)

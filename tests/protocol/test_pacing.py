@@ -65,13 +65,24 @@ def test_a_reconnect_keeps_what_is_under_way():
     assert allowance.granted == 80 + (40 - 10)
 
 
-def test_dropped_steps_return_to_the_budget_once():
+def test_rows_whose_acknowledgement_was_lost_are_found_by_the_heartbeat():
+    pacing = make(env_steps=100, min_fill=50, lead_steps=1000)
+    pacing.observe(30, 0)
+    pacing.join("a", executed=30, pending=10)  # the buffer was killed after it committed these ten
+    assert pacing.allowances()["a"].granted == 30 + 60
+    pacing.settled("a", 30)
+    pacing.settled("a", 20)
+    assert pacing.allowances()["a"].granted == 100
+
+
+def test_a_forged_heartbeat_settles_no_more_than_was_granted():
     pacing = make(env_steps=100, min_fill=50, lead_steps=1000)
     pacing.join("a", executed=0, pending=0)
-    assert pacing.allowances()["a"].granted == 100
-    pacing.dropped("a", 3)
-    pacing.dropped("a", 3)
-    assert pacing.allowances()["a"].granted == 103
+    pacing.allowances()
+    pacing.settled("a", 10**9)
+    assert pacing.allowances()["a"].granted == 200
+    pacing.accounted("a", 5)
+    assert pacing.allowances()["a"].granted <= 205
 
 
 def test_whole_vector_steps_only():

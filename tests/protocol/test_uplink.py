@@ -108,8 +108,8 @@ def test_position_counts_executed_steps_until_they_are_settled():
     sent(up)
     assert up.position() == (4, 4)
     up.received(m.Ack(5, 3), [])
-    up.dropped(1)
-    assert up.position() == (4, 0)
+    assert up.position() == (4, 1)
+    assert (up.pulse().executed, up.pulse().settled) == (4, 3)
 
 
 def weights(step, value=1.0):
