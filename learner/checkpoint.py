@@ -27,7 +27,7 @@ FORMAT = 1
 TENSORS, SCALARS, MANIFEST = "state.safetensors", "state.json", "manifest.json"
 # A checkpoint of a step that is written again stays as .old until its successor is in place.
 _NAME = re.compile(r"^step_(\d{12})(\.old)?$")
-_HIDDEN = re.compile(r"^\.(writing|dead)-(\d+)-")
+_HIDDEN = re.compile(r"^\.(?:writing|dead)-(\d+)-")
 _CHUNK = 1 << 20
 
 
@@ -74,7 +74,9 @@ def write(
     pid, name = os.getpid(), f"step_{step:012d}"
     hidden = directory / f".writing-{pid}-{name}"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            _sync(directory.parent)
         _sweep(directory)
         hidden.mkdir()
         contents = {
@@ -158,7 +160,7 @@ def _verify(path: Path) -> int:
         except OSError as error:
             raise CheckpointError(f"{path / name}: cannot be read: {error.strerror}") from error
         if found != entry:
-            raise CheckpointError(f"{path / name}: {found['bytes']} bytes do not match the digest of {entry['bytes']} bytes")
+            raise CheckpointError(f"{path / name}: does not match its digest")
     return step
 
 
@@ -166,7 +168,8 @@ def _publish(hidden: Path, final: Path) -> None:
     """Rename into place; a checkpoint of the same step is readable under one of two names at every instant."""
     old = final.with_name(final.name + ".old")
     if final.exists():
-        _remove(old)
+        if old.exists():
+            _remove(old)
         final.rename(old)
     hidden.rename(final)
     _sync(final.parent)
@@ -185,19 +188,17 @@ def _prune(directory: Path, step: int, keep: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint; under a hidden name, so that half a checkpoint is never seen."""
-    if path.exists():
-        dead = path.with_name(f".dead-{os.getpid()}-{path.name}")
-        shutil.rmtree(dead, ignore_errors=True)
-        path.rename(dead)
-        shutil.rmtree(dead)
+    """Delete a checkpoint; under a hidden name, so that half of one is never seen."""
+    dead = path.with_name(f".dead-{os.getpid()}-{path.name}")
+    path.rename(dead)
+    shutil.rmtree(dead)
 
 
 def _sweep(directory: Path) -> None:
     """Delete what killed processes, or this one, left half done."""
     for path in directory.iterdir():
         match = _HIDDEN.match(path.name)
-        if match and (int(match[2]) == os.getpid() or not _alive(int(match[2]))):
+        if match and (int(match[1]) == os.getpid() or not _alive(int(match[1]))):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -34,8 +34,8 @@ Metrics = dict[str, Tensor]
 class SAC:
     """Everything that learning changes, and the update that changes it.
 
-    A loss or gradient that is not finite voids the optimiser steps of its update, on the device, without a wait; such
-    updates are counted in the metric ``sac/updates_skipped``.
+    A loss or gradient that is not finite voids the optimiser steps of its update and what the forward passes wrote into
+    buffers, on the device, without a wait; such updates are counted in the metric ``sac/updates_skipped``.
 
     Attributes:
         step: updates so far.
@@ -55,6 +55,11 @@ class SAC:
     def __init__(self, model: SupportSACTraining, spec: TransitionSpec, config: LearnerConfig, seed: int) -> None:
         config.check("learner")
         self.model, self.config, self.step = model.train(), config, 0
+        if config.normalise_obs and model.policy_description()["type"] != "mlp":
+            raise ConfigError(
+                "learner.normalise_obs: true, but actors normalise for the mlp only; a model of your own normalises in"
+                " sac_state_features(), with buffers of its own; nearest valid: false"
+            )
         self._actor_keys = {o.key for o in spec.obs if o.role != "critic"}
         model.sac_update_target_network(1.0)  # the target starts as a copy, whatever the model drew for it
         device = next(iter(model.actor_params()))[1].device
@@ -66,6 +71,7 @@ class SAC:
         self.normaliser = ObsNormaliser(spec, device) if config.normalise_obs else None
         self.prepare = Sampler(spec, config.gamma, self.normaliser, device)
         self.generator = torch.Generator(device).manual_seed(derive_seed(seed, "sac"))
+        self._buffers = list(model.buffers())
         self._statistics: ObsStatistics | None = None
         self._skip = torch.zeros((), device=device)
         self._skipped = torch.zeros((), dtype=torch.float64, device=device)
@@ -104,7 +110,7 @@ class SAC:
 
     def update_critic(self, sample: Sample) -> Metrics:
         """One step of the critics towards the target of clipped double Q."""
-        model, alpha = self.model, self.temperature.alpha()
+        model, alpha, buffers = self.model, self.temperature.alpha(), self._copy_buffers()
         with torch.no_grad():
             features = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
             next_q, next_log_prob = model.sac_next_values(features[0], features[1], self.generator)
@@ -114,7 +120,7 @@ class SAC:
             target = td_target(sample.reward, sample.weight, next_q, entropy, alpha)
         found = model.sac_critic_gradients(model.sac_state_features(sample.obs, "critic"), sample.action, target)
         self._skip = torch.zeros_like(self._skip)
-        norm = self._step(self.critic_optimizer, found.loss, found.gradients)
+        norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers)
         self._outside = self._outside + sample.outside
         return {
             "critic/loss": found.loss,
@@ -126,12 +132,12 @@ class SAC:
 
     def update_actor(self, sample: Sample) -> Metrics:
         """One step of the actor and of the temperature; nothing else changes."""
-        model, alpha = self.model, self.temperature.alpha()
+        model, alpha, buffers = self.model, self.temperature.alpha(), self._copy_buffers()
         with torch.no_grad():
             critic_features = model.sac_state_features(sample.obs, "critic")
         actor_features = model.sac_state_features(sample.obs, "actor")
         found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator)
-        norm = self._step(self.actor_optimizer, found.loss, found.gradients)
+        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers)
         metrics = {
             "actor/loss": found.loss,
             "actor/grad_norm": norm,
@@ -242,14 +248,19 @@ class SAC:
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
-    def _step(self, optimizer: Adam, loss: Tensor, gradients: list[Tensor]) -> Tensor:
-        """Clip, judge, step; returns the norm of the gradient before clipping."""
+    def _copy_buffers(self) -> list[Tensor]:
+        return [b.clone() for b in self._buffers]
+
+    def _step(self, optimizer: Adam, loss: Tensor, gradients: list[Tensor], buffers: list[Tensor]) -> Tensor:
+        """Judge, clip, step, or put the buffers back; returns the norm of the gradient before clipping."""
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         # 0 times a number is 0, and 0 times what is none is NaN; three kernels where isfinite() and a cast take six
         self._skip = torch.maximum(self._skip, (norm + loss).mul_(0.0).nan_to_num_(nan=1.0))
         if self.config.grad_clip is not None:
             torch._foreach_mul_(gradients, (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0))
         optimizer.step(gradients, self._skip)
+        for buffer, before in zip(self._buffers, buffers, strict=True):
+            buffer.copy_(torch.where(self._skip > 0, before, buffer))
         return norm
 
     def _require_no_entropy(self) -> None:

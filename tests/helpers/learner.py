@@ -105,7 +105,7 @@ class OwnModel(SupportSACTraining):
             return torch.tanh(mean), None, None
         u = mean + self.log_std.exp() * torch.randn(mean.shape, generator=generator)
         action = torch.tanh(u)
-        normal = torch.distributions.Normal(mean, self.log_std.exp())
+        normal = torch.distributions.Normal(mean, self.log_std.exp(), validate_args=False)
         return action, (normal.log_prob(u) - torch.log(1 - action.square() + 1e-6)).sum(1), None
 
     def sac_forward_critic(self, features: Tensor, action: Tensor, twin: str = "online") -> Tensor:

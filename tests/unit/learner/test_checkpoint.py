@@ -33,6 +33,13 @@ def names(directory):
     return sorted(path.name for path in directory.iterdir())
 
 
+def newest_of_whole(directory):
+    """The newest checkpoint, where everything that can be seen is whole."""
+    for path in directory.glob("step_*"):
+        checkpoint.read(path)
+    return checkpoint.read(checkpoint.newest(directory))
+
+
 def test_what_is_written_is_read(tmp_path):
     def snapshot(directory):
         (directory / "pool").mkdir()
@@ -161,8 +168,8 @@ def test_a_failure_of_any_call_leaves_a_whole_checkpoint(tmp_path, monkeypatch, 
                 written = True
             except CheckpointError:
                 written = False
-        found = checkpoint.read(checkpoint.newest(directory))
-        assert found.state["scalars"]["step"] == (5 if written else 1) or not written
+        found = newest_of_whole(directory)
+        assert found.state["scalars"]["step"] in ((5,) if written else (1, 5))
         write(directory, 3, keep=1)  # and the next one is written as if nothing had been
         assert names(directory) == ["step_000000000003"]
         if calls[0] <= k:
@@ -212,7 +219,7 @@ def test_a_process_killed_at_any_call_leaves_a_whole_checkpoint(tmp_path):
     directories = list(tmp_path.iterdir())
     assert len(directories) > 30
     for directory in directories:
-        checkpoint.read(checkpoint.newest(directory))
+        newest_of_whole(directory)
         write(directory, 3, keep=1)
         assert names(directory) == ["step_000000000003"]
 

@@ -210,6 +210,22 @@ def test_a_batch_with_nan_changes_no_trained_number_and_is_counted(where):
     assert same(before, flat(sac.get_state()))
 
 
+def test_buffers_that_a_bad_batch_has_written_are_put_back():
+    sac = make_sac(SPEC, model=ModelConfig("helpers.learner:OwnModel", {}))
+    batch = make_batch(SPEC, seed=1)
+    batch.obs["obs"][0, 0] = math.nan
+    assert sac.update(batch)["sac/updates_skipped"] == 1
+    assert sac.check_valid() == (True, "")
+    assert sac.model.q[0][1].running_var.max() == 1
+    assert sac.update(make_batch(SPEC))["sac/updates_skipped"] == 1
+    assert sac.model.q[0][1].num_batches_tracked > 0
+
+
+def test_actors_normalise_for_the_mlp_only():
+    with pytest.raises(ConfigError, match=r"learner\.normalise_obs: true, but actors normalise for the mlp only"):
+        make_sac(SPEC, model=ModelConfig("helpers.learner:OwnModel", {}), normalise_obs=True)
+
+
 def test_a_loss_that_overflows_is_skipped_too():
     sac = make_sac(SPEC)
     assert sac.update(make_batch(SPEC, rewards=3e38))["sac/updates_skipped"] == 1
