@@ -197,24 +197,36 @@ def test_what_a_dead_role_left_in_its_group_is_killed(tmp_path):
 SUPERVISED = """
 import subprocess, sys
 from headrace.launch.children import role_environment
-for code in sys.argv[1:]:
-    p = subprocess.Popen([sys.executable, "-c", code], env=role_environment(1), start_new_session=True)
-    print(p.pid, flush=True)
+options = {"env": role_environment(1), "start_new_session": True}
+roles = [subprocess.Popen([sys.executable, "-c", code], **options) for code in sys.argv[1:]]
 sys.stdin.read()
 """
-FOLLOWER = (
-    "import time; from headrace.launch.leash import follow_parent; follow_parent(grace_s=0.2); print('up'); time.sleep(600)"
+FOLLOWER = """
+import os, signal, time
+from headrace.launch.leash import follow_parent
+{before}
+follow_parent(grace_s={grace_s})
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "grace_s"),
+    [("", 600.0), ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", 0.2)],
+    ids=["the kernel asks it to end", "its leash kills it when it does not"],
 )
-
-
-def test_no_role_outlives_a_killed_supervisor():
-    """One role ends at the kernel's SIGTERM; one ignores it and is killed by its leash."""
-    deaf = FOLLOWER.replace("time.sleep", "import signal; signal.signal(15, signal.SIG_IGN); time.sleep")
-    with subprocess.Popen([sys.executable, "-c", SUPERVISED, FOLLOWER, deaf], stdin=-1, stdout=-1, text=True) as parent:
+def test_no_role_outlives_a_killed_supervisor(before, grace_s):
+    follower = FOLLOWER.format(before=before, grace_s=grace_s)
+    with subprocess.Popen([sys.executable, "-c", SUPERVISED, follower, follower], stdin=-1, stdout=-1, text=True) as parent:
         pids = [int(parent.stdout.readline()) for _ in range(2)]
-        time.sleep(1.5)  # until both have tied themselves to their parent
+        assert not any(_gone(pid) for pid in pids)
         parent.kill()
-    wait_for(lambda: all(_gone(pid) for pid in pids))
+    try:
+        wait_for(lambda: all(_gone(pid) for pid in pids))
+    finally:
+        for pid in (p for p in pids if not _gone(p)):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _gone(pid):
