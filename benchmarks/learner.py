@@ -9,7 +9,8 @@ Both learners get the same synthetic numpy batches and take turns in short windo
 runs on the machine meets both. ``headrace`` is the whole update (numpy batch to tensors, all metrics, guard against
 numbers that are not finite); ``autograd`` is the same without the passes by hand of the MLP; ``plain`` is the 60 lines
 below. The roofline is the arithmetic of one update at the measured rate of a batch x hidden x hidden product.
-The last line on stdout is one JSON object.
+``ratio`` compares wall clock, ``cpu_ratio`` processor time, which holds on a machine that is busy with other things (for
+one thread; more spin while they wait). The last line on stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -129,17 +130,19 @@ def measure(threads: int, args: argparse.Namespace, batches: Iterator[Batch], ro
         for _ in range(WARM_UPDATES):
             update(next(batches))
     rates: dict[str, list[float]] = {name: [] for name in learners}
+    cpu_rates: dict[str, list[float]] = {name: [] for name in learners}
     sgemm: list[float] = []
     for _ in range(rounds):
         for name, update in learners.items():
-            rates[name].append(rate(update, batches, window_s))
+            wall, cpu = rate(update, batches, window_s)
+            rates[name].append(wall)
+            cpu_rates[name].append(cpu)
         sgemm.append(sgemm_rate(args.batch, window_s / 4))
     ideal = statistics.median(sgemm) / flop(args.obs, args.action, args.batch)
-    ratios = sorted(ours / plain for ours, plain in zip(rates["headrace"], rates["plain"], strict=True))
     found: dict[str, Any] = {name: round(statistics.median(values), 1) for name, values in rates.items()}
     found |= {
-        "ratio": round(statistics.median(ratios), 3),
-        "ratio_range": [round(ratios[0], 3), round(ratios[-1], 3)],
+        **ratio("ratio", rates),
+        **ratio("cpu_ratio", cpu_rates),
         "sgemm_gflop_s": round(statistics.median(sgemm) / 1e9, 1),
         "roofline_updates_s": round(ideal, 1),
         "roofline_percent": round(100 * found["headrace"] / ideal, 1),
@@ -147,7 +150,7 @@ def measure(threads: int, args: argparse.Namespace, batches: Iterator[Batch], ro
     print(
         f"{threads} thread{'s' if threads > 1 else ' '}  "
         + "  ".join(f"{name} {found[name]:6.1f}/s" for name in learners)
-        + f"  headrace / plain {found['ratio']:.2f} {found['ratio_range']}"
+        + f"  headrace / plain {found['ratio']:.2f} {found['ratio_range']}, cpu {found['cpu_ratio']:.2f}"
         f"  sgemm {found['sgemm_gflop_s']:.0f} GFLOP/s, {found['roofline_percent']:.0f} % of its roofline",
         flush=True,
     )
@@ -178,12 +181,18 @@ def make_batches(obs: int, action: int, size: int, rng: np.random.Generator) -> 
     return batches
 
 
-def rate(update: Callable[[Batch], object], batches: Iterator[Batch], window_s: float) -> float:
-    count, start = 0, time.perf_counter()
+def ratio(name: str, rates: dict[str, list[float]]) -> dict[str, Any]:
+    pairs = sorted(ours / plain for ours, plain in zip(rates["headrace"], rates["plain"], strict=True))
+    return {name: round(statistics.median(pairs), 3), f"{name}_range": [round(pairs[0], 3), round(pairs[-1], 3)]}
+
+
+def rate(update: Callable[[Batch], object], batches: Iterator[Batch], window_s: float) -> tuple[float, float]:
+    """Updates per second of wall clock, and of processor time."""
+    count, start, cpu = 0, time.perf_counter(), time.process_time()
     while (elapsed := time.perf_counter() - start) < window_s:
         update(next(batches))
         count += 1
-    return count / elapsed
+    return count / elapsed, count / (time.process_time() - cpu)
 
 
 def sgemm_rate(batch: int, window_s: float) -> float:

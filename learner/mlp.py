@@ -114,7 +114,6 @@ class MLP(SupportSACTraining):
 
     # --- the three steps by hand: the same sums as the contract's defaults, which the tests hold them to -----------------
 
-    @torch.no_grad()
     def sac_next_values(
         self, actor_features: Tensor, critic_features: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor | None]:
@@ -122,16 +121,17 @@ class MLP(SupportSACTraining):
         passes = self._by_hand(actor_features)
         if passes is None:
             return super().sac_next_values(actor_features, critic_features, generator)
-        action, log_prob = TanhGaussian(passes.actor.forward(actor_features)).sample(generator)
-        x = torch.cat((critic_features, action), dim=1)
-        return torch.cat([p.forward(x) for p in passes.target], dim=1), log_prob
+        with torch.inference_mode():
+            action, log_prob = TanhGaussian(passes.actor.forward(actor_features)).sample(generator)
+            x = torch.cat((critic_features, action), dim=1)
+            return torch.cat([p.forward(x) for p in passes.target], dim=1), log_prob
 
     def sac_critic_gradients(self, features: Tensor, action: Tensor, target: Tensor) -> CriticGradients:
         """Critic loss and gradients, see the contract."""
         passes = self._by_hand(features)
         if passes is None:
             return super().sac_critic_gradients(features, action, target)
-        with torch.no_grad():
+        with torch.inference_mode():
             x = torch.cat((features, action), dim=1)
             q, gradients = [], []
             for critic in passes.critics:  # one after the other, backward while the forward pass is still in the cache
@@ -147,7 +147,7 @@ class MLP(SupportSACTraining):
         passes = self._by_hand(actor_features)
         if passes is None:
             return super().sac_actor_gradients(actor_features, critic_features, alpha, generator)
-        with torch.no_grad():
+        with torch.inference_mode():
             policy = TanhGaussian(passes.actor.forward(actor_features))
             action, log_prob = policy.sample(generator)
             x = torch.cat((critic_features, action), dim=1)

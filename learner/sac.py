@@ -251,6 +251,7 @@ class SAC:
     def _copy_buffers(self) -> list[Tensor]:
         return [b.clone() for b in self._buffers]
 
+    @torch.inference_mode()
     def _step(self, optimizer: Adam, loss: Tensor, gradients: list[Tensor], buffers: list[Tensor]) -> Tensor:
         """Judge, clip, step, or put the buffers back; returns the norm of the gradient before clipping."""
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
