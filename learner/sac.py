@@ -40,6 +40,8 @@ class SAC:
     Attributes:
         step: updates so far.
         model, actor_optimizer, critic_optimizer, temperature, normaliser: the parts.
+        prepare: turns a batch into the sample that ``update_critic`` and ``update_actor`` take.
+        generator: source of all noise.
         target_entropy: H of the temperature's loss.
 
     Args:

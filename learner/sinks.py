@@ -117,7 +117,7 @@ class TensorBoard:
 
 
 class WandB:
-    """One Weights & Biases run, named like the run directory."""
+    """One Weights & Biases run, named like the run directory and continued with it."""
 
     def __init__(self, run_dir: Path, project: str) -> None:
         try:
@@ -126,7 +126,7 @@ class WandB:
             raise ConfigError(
                 f"sinks.wandb: true, but wandb cannot be imported ({error}); pip install 'headrace[wandb]' or set false"
             ) from error
-        self._run = wandb.init(project=project, name=run_dir.name, dir=str(run_dir), resume="allow")
+        self._run = wandb.init(project=project, id=run_dir.name, dir=str(run_dir), resume="allow")
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """One history row."""

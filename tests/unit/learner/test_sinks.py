@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,6 +51,16 @@ def test_tensorboard_reads_what_was_written(tmp_path):
     values = {v.tag: v.tensor.float_val[0] for e in events for v in e.summary.value}
     assert values == {"learner/updates": 5.0, "critic/loss": 0.25, "run/evaluation/return_mean": 3.0}
     assert {e.step for e in events} == {5}
+
+
+def test_weights_and_biases_gets_numbers_of_the_runs_own_id(tmp_path, monkeypatch):
+    seen = []
+    run = SimpleNamespace(log=lambda numbers, step: seen.append((step, numbers)), finish=lambda: seen.append("finished"))
+    fake = SimpleNamespace(init=lambda **options: seen.append((options["id"], options["resume"])) or run)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    with MetricSinks(tmp_path / "run-1", SinkConfig(tensorboard=False, wandb=True)) as sinks:
+        sinks.write({"learner/updates": 4, "critic/loss": 1.5, "phase": "text", "nan": math.nan})
+    assert seen == [("run-1", "allow"), (4, {"learner/updates": 4.0, "critic/loss": 1.5}), "finished"]
 
 
 @pytest.mark.parametrize(
