@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.buffer import admission
 from headrace.buffer.fleet import Fleet, Session
 from headrace.buffer.pacing import Allowance, Pacing
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, Draw, Insert, Open, Shelve, Totals, Work
-from headrace.common.errors import SpecError, WireError
+from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
@@ -31,7 +32,6 @@ from headrace.common.wire.network import NetworkConfig
 Out = tuple[bytes, Parts]
 BATCHES_A_ROUND = 8
 MAX_WANTED = 256
-RETRY_S = 0.25
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Service:
         client = self._clients.get(peer)
         if client is None or self.fleet.find(peer, now) is None:
             self.refused["no-session"] += 1
-            return [(peer, [encode(m.Refused("hello-first", "no session with this buffer; say hello", RETRY_S))])]
+            return [(peer, [encode(admission.HELLO_FIRST)])]
         client.taken += size_of(parts)
         return self._handle(client, message, list(parts[1:]), now) + self._credit(client, self._network.credit_bytes // 8)
 
@@ -139,66 +139,38 @@ class Service:
         return handler(client, message, frames, now)
 
     def _on_hello(self, peer: bytes, hello: m.Hello, now: float) -> list[Out]:
-        refusal = self._refusal(hello)
-        if refusal is None:
-            answer = self.fleet.hello(peer, hello, now)
-            if isinstance(answer, m.Refused):
-                refusal = answer
-        if refusal is not None:
-            self.refused[refusal.reason] += 1
-            return [(peer, [encode(refusal)])]
-        session, old = answer  # type: ignore[misc]  # not a refusal here
+        answer = self._refusal(hello) or self.fleet.hello(peer, hello, now)
+        if isinstance(answer, m.Refused):
+            self.refused[answer.reason] += 1
+            return [(peer, [encode(answer)])]
+        session, old = answer
         if old is not None:
             self._clients.pop(old.peer, None)
-        self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
+        client = self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
+        spec = self._totals.spec
+        streams: tuple[tuple[int, int], ...] = ()
         if hello.role == "actor":
-            self.watch.record(hello.id)
-            window = self._totals.spec.window if self._totals.spec is not None else 1
+            streams = self.watch.streams(hello.id)
+            window = spec.window if spec is not None else 1
             self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, lanes=hello.lanes, window=window)
         if hello.role == "learner":
             self.learner_done = False
-        return [(peer, [encode(self._welcome(session))]), self._state(self._clients[peer], now)]
+        welcome = admission.welcome(session, self._network, spec, streams, str(self._totals.info.get("uuid", "")))
+        return [(peer, [encode(welcome)]), self._state(client, now)]
 
     def _refusal(self, hello: m.Hello) -> m.Refused | None:
-        if hello.role not in m.ROLES or not hello.id:
-            return m.Refused("role", f"role {hello.role!r} with id {hello.id!r}; roles are {', '.join(m.ROLES)}", 0.0)
         if self.stopping:
-            return m.Refused("stopping", f"the buffer is stopping: {self.stopping}", RETRY_S)
-        if hello.role == "actor" and not self.watch.knows(hello.id) and self.watch.actors >= self._most_actors:
-            detail = f"{self.watch.actors} actors are known, pool.max_actors {self._most_actors}; raise it for a new pool"
-            return m.Refused("actor-limit", detail, 0.0)
-        ours = self._totals.spec
-        if hello.spec is not None:
-            try:
-                theirs = TransitionSpec.from_dict(hello.spec)
-            except SpecError as error:
-                return m.Refused("spec", str(error)[:1000], 0.0)
-            if ours is None:
-                if not self._opening:
-                    self._opening = True
-                    self._work.append(Open(theirs))
-                return m.Refused("opening", "the buffer is reserving the pool", RETRY_S)
-            differences = ours.differences(theirs)
-            if differences:
-                detail = "the pool's spec and this process's differ (pool first): " + "; ".join(differences[:8])
-                return m.Refused("spec", detail[:1000], 0.0)
-        elif ours is None and hello.role != "observer":
-            return m.Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
-        return None
-
-    def _welcome(self, session: Session) -> m.Welcome:
-        n, spec = self._network, self._totals.spec
-        streams = self.watch.streams(session.id) if session.role == "actor" else ()
-        return m.Welcome(
-            session.epoch,
-            n.lease_s,
-            n.heartbeat_s,
-            n.credit_bytes,
-            n.fragment_bytes,
-            spec.to_dict() if spec is not None else None,
-            streams,
-            str(self._totals.info.get("uuid", "")),
-        )
+            return admission.stopping(self.stopping)
+        refused = admission.refuse_role(hello)
+        if refused is None and hello.role == "actor" and not self.watch.knows(hello.id):
+            refused = admission.refuse_actor(self.watch.actors, self._most_actors)
+        spec = refused or admission.compare_specs(hello, self._totals.spec)
+        if isinstance(spec, TransitionSpec):
+            if not self._opening:
+                self._opening = True
+                self._work.append(Open(spec))
+            return admission.OPENING
+        return spec
 
     def _on_fragment(self, client: Client, head: m.Fragment, frames: list[Frame], now: float) -> list[Out]:
         if len(frames) != 1:

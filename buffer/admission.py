@@ -1,0 +1,70 @@
+"""Admission: what must be true of a hello before the fleet is asked who holds the id, and the welcome that follows."""
+
+from __future__ import annotations
+
+from headrace.buffer.fleet import Session
+from headrace.common.errors import SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.common.wire.messages import ROLES, Hello, Refused, Welcome
+from headrace.common.wire.network import NetworkConfig
+
+RETRY_S = 0.25
+HELLO_FIRST = Refused("hello-first", "no session with this buffer; say hello", RETRY_S)
+OPENING = Refused("opening", "the buffer is reserving the pool", RETRY_S)
+NO_SPEC = Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
+
+
+def stopping(why: str) -> Refused:
+    """The answer of a buffer that is about to end."""
+    return Refused("stopping", f"the buffer is stopping: {why}", RETRY_S)
+
+
+def refuse_role(hello: Hello) -> Refused | None:
+    """Refuse unknown roles and empty ids."""
+    if hello.role in ROLES and hello.id:
+        return None
+    return Refused("role", f"role {hello.role!r} with id {hello.id!r}; roles are {', '.join(ROLES)}", 0.0)
+
+
+def refuse_actor(known: int, most: int) -> Refused | None:
+    """Refuse an actor id that was never seen when the ledger has no place for it."""
+    if known < most:
+        return None
+    return Refused("actor-limit", f"{known} actors are known, pool.max_actors {most}; raise it for a new pool", 0.0)
+
+
+def compare_specs(hello: Hello, ours: TransitionSpec | None) -> TransitionSpec | Refused | None:
+    """Hold a hello's spec against the pool's.
+
+    Returns:
+        None when they agree; a refusal naming each field that differs; or the spec that a new pool is to be made for.
+    """
+    if hello.spec is None:
+        return NO_SPEC if ours is None and hello.role != "observer" else None
+    try:
+        theirs = TransitionSpec.from_dict(hello.spec)
+    except SpecError as error:
+        return Refused("spec", str(error)[:1000], 0.0)
+    if ours is None:
+        return theirs
+    differences = ours.differences(theirs)
+    if not differences:
+        return None
+    detail = "the pool's spec and this process's differ (pool first): " + "; ".join(differences[:8])
+    return Refused("spec", detail[:1000], 0.0)
+
+
+def welcome(
+    session: Session, network: NetworkConfig, spec: TransitionSpec | None, streams: tuple[tuple[int, int], ...], pool: str
+) -> Welcome:
+    """The answer that opens a session."""
+    return Welcome(
+        session.epoch,
+        network.lease_s,
+        network.heartbeat_s,
+        network.credit_bytes,
+        network.fragment_bytes,
+        spec.to_dict() if spec is not None else None,
+        streams,
+        pool,
+    )
