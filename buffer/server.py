@@ -60,6 +60,7 @@ class Server:
         self._service, self._worker, self._socket, self._clock = service, worker, socket, clock
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
         self._busy = False
+        self._end_at = 0.0
         self._held: dict[bytes, deque[Out]] = {}
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -85,7 +86,7 @@ class Server:
             self._end(None)
             return
         self._send(self._service.stop(reason))
-        self._loop.call_later(STOP_S, self._end, None)
+        self._end_at = self._clock.now() + STOP_S
 
     def _end(self, error: BaseException | None) -> None:
         if self._ended.done():
@@ -97,8 +98,11 @@ class Server:
 
     async def _tick(self) -> None:
         while True:
-            self._send(self._service.tick(self._clock.now()))
+            now = self._clock.now()
+            self._send(self._service.tick(now))
             self._drain()
+            if self._service.stopping and (self._service.is_empty or now >= self._end_at):
+                self._end(None)
             await asyncio.sleep(TICK_S)
 
     def _drain(self) -> None:

@@ -97,6 +97,11 @@ class Service:
         return self._totals
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no client is left but observers, who only look."""
+        return all(client.session.role == "observer" for client in self._clients.values())
+
+    @property
     def phase(self) -> str:
         """``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
         if self.stopping:
