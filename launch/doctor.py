@@ -17,7 +17,7 @@ from headrace.launch.machine import GIB, THREAD_VARIABLES, cores, cpu_model, gpu
 
 GOOD, WARN, BAD = "ok", "look", "bad"
 BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
-TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "rich", "psutil")
+TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "rich")
 
 
 @dataclass(frozen=True)

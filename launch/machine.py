@@ -16,7 +16,7 @@ import headrace
 
 PACKAGES = (
     *("headrace", "numpy", "pyzmq", "msgpack", "msgpack-numpy", "torch", "gymnasium", "mujoco", "uvloop", "safetensors"),
-    *("tensorboard", "matplotlib", "PyYAML", "rich", "psutil", "wandb"),
+    *("tensorboard", "matplotlib", "PyYAML", "rich", "wandb"),
 )
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GIB = 1 << 30
