@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.seeds import derive_seed
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.weights import WeightSet
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Evaluation, Goodbye
@@ -72,18 +74,29 @@ def _follow(settings: EvaluatorSettings, uplink: Uplink, link: Link, stop: threa
             continue
         env_steps = uplink.env_steps
         due = env_steps + settings.every_env_steps
-        _evaluate(settings, uplink, weights, env_steps)
+        with contextlib.suppress(_StoppedError):
+            _evaluate(settings, uplink, weights, env_steps, stop)
         link.wake()
         weights = None
 
 
-def _evaluate(settings: EvaluatorSettings, uplink: Uplink, weights: WeightSet, env_steps: int) -> None:
+class _StoppedError(Exception):
+    """The process was told to stop in the middle of an evaluation."""
+
+
+def _evaluate(settings: EvaluatorSettings, uplink: Uplink, weights: WeightSet, env_steps: int, stop: threading.Event) -> None:
+    def go_on(done: int, episodes: int) -> None:
+        if stop.is_set():
+            raise _StoppedError
+
     policy = make_policy(weights, make_spec(settings.env, settings.window), settings.actor)
     seed = derive_seed(settings.seed, settings.evaluator_id)
-    result = evaluate(policy, settings.env, settings.window, settings.episodes, seed)
+    result = evaluate(policy, settings.env, settings.window, settings.episodes, seed, progress=go_on)
     uplink.applied(weights.version)
     returns = np.asarray(result.returns, "<f8")
-    outcomes = result.successes if result.successes is not None else [0] * len(returns)
+    outcomes = np.full(len(returns), OUTCOME_UNKNOWN)
+    if result.successes is not None:
+        outcomes = np.where(result.successes, OUTCOME_SUCCESS, OUTCOME_FAILURE)
     head = Evaluation(weights.version.epoch, weights.version.step, env_steps, len(returns))
     frames = (returns, np.asarray(result.lengths, "<i8"), np.asarray(outcomes, "|u1"))
     uplink.event(head, *(f.tobytes() for f in frames))

@@ -15,6 +15,7 @@ from headrace.actor.envs import Lanes, LaneStep, make_lanes, make_spec
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Uplink
+from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
@@ -98,9 +99,12 @@ class ActorLoop:
         self._episode = np.full(lanes.count, -1, np.int64)
         self._flush_at = 0.0
         self._idle_since: float | None = None
+        self._stop = threading.Event()
+        self._abandoned = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Act until told to stop, then hand over what is left."""
+        """Act until told to stop, then hand over what is left in a bounded time."""
+        self._stop = stop
         obs = self._reset()
         cut = False
         while not stop.is_set() and self._uplink.stop is None:
@@ -194,11 +198,18 @@ class ActorLoop:
                 block = assembler.take(config.block_rows)
                 if block is None:
                     break
-                while not self._uplink.offer(block, 1.0):
-                    self._link.check()  # the outbox is full: wait in place until the buffer acknowledges
-                self._link.wake()
+                self._offer(block)
         if due:
             self._flush_at = now + config.flush_s
+
+    def _offer(self, block: Block) -> None:
+        """Hand a block over; while the outbox is full, wait in place until the buffer acknowledges, or we are to stop."""
+        while not self._uplink.offer(block, 0.0 if self._abandoned else WAIT_S):
+            self._link.check()
+            if self._stop.is_set() or self._uplink.stop is not None:
+                self._abandoned += block.n_rows
+                return
+        self._link.wake()
 
     def _cut(self) -> None:
         for assembler in self._assemblers:
@@ -212,5 +223,7 @@ class ActorLoop:
         while self._uplink.unacknowledged and self._clock.now() < end:
             self._link.check()
             self._uplink.wait(WAIT_S)
+        if self._abandoned:
+            LOG.warning("%d rows were abandoned: the outbox was full when this actor was stopped", self._abandoned)
         if self._uplink.unacknowledged:
             LOG.warning("%d blocks were not acknowledged within %g s", self._uplink.unacknowledged, DRAIN_S)
