@@ -104,7 +104,8 @@ def make_parser() -> argparse.ArgumentParser:
 def _add(
     commands: Any, name: str, run: Callable[[argparse.Namespace, list[str]], int], help: str, *, keys: bool = False
 ) -> argparse.ArgumentParser:
-    parser: _Parser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+    # argparse formats the help of a command with %, but not its description.
+    parser: _Parser = commands.add_parser(name, help=help.replace("%", "%%"), description=help, allow_abbrev=False)
     parser.set_defaults(run=run, takes_overrides=keys)
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.lists_keys = keys

@@ -53,6 +53,13 @@ def subcommands():
     return action.choices
 
 
+def test_every_help_text_can_be_shown():
+    """A % in one of them is a format to argparse, and is met only when the text is made."""
+    assert "95 % intervals" in cli.make_parser().format_help()
+    for parser in subcommands().values():
+        assert parser.format_help()
+
+
 def test_every_command_of_the_manual_is_there():
     assert list(subcommands()) == ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "doctor"]
 
