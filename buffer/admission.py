@@ -13,6 +13,9 @@ HELLO_FIRST = Refused("hello-first", "no session with this buffer; say hello", R
 OPENING = Refused("opening", "the buffer is reserving the pool", RETRY_S)
 NO_SPEC = Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
 
+# Not faults: part of any start, so they are not counted as refusals.
+WAIT = (OPENING, NO_SPEC)
+
 
 def stopping(why: str) -> Refused:
     """The answer of a buffer that is about to end."""
@@ -64,6 +67,7 @@ def welcome(
         network.heartbeat_s,
         network.credit_bytes,
         network.fragment_bytes,
+        network.message_bytes,
         spec.to_dict() if spec is not None else None,
         streams,
         pool,

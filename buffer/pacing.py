@@ -41,6 +41,12 @@ class PacingConfig:
                 f"{path}.min_fill: {self.min_fill} is not below {path}.env_steps {self.env_steps}, so"
                 f" {path}.ratio {self.ratio:g} can never be met; nearest valid: {max(1, self.env_steps - 1)}"
             )
+        beyond = self.env_steps - self.min_fill
+        if self.env_steps and 0 < self.ratio * beyond < 1:
+            raise ConfigError(
+                f"{path}.ratio: {self.ratio:g} over the {beyond} env steps after {path}.min_fill {self.min_fill} owes no"
+                f" update; nearest valid: {math.ceil(1e6 / beyond) / 1e6:g}, or 0 to collect only"
+            )
         if self.env_steps and self.random_steps > self.env_steps:
             raise ConfigError(
                 f"{path}.random_steps: {self.random_steps} is above {path}.env_steps {self.env_steps};"

@@ -132,7 +132,6 @@ class Service:
             return self._on_hello(peer, message, now)
         client = self._clients.get(peer)
         if client is None or self.fleet.find(peer, now) is None:
-            self.refused["no-session"] += 1
             return [(peer, [encode(admission.HELLO_FIRST)])]
         client.taken += size_of(parts)
         return self._handle(client, message, list(parts[1:]), now) + self._credit(client, self._network.credit_bytes // 8)
@@ -146,7 +145,8 @@ class Service:
     def _on_hello(self, peer: bytes, hello: m.Hello, now: float) -> list[Out]:
         answer = self._refusal(hello) or self.fleet.hello(peer, hello, now)
         if isinstance(answer, m.Refused):
-            self.refused[answer.reason] += 1
+            if answer not in admission.WAIT:
+                self.refused[answer.reason] += 1
             return [(peer, [encode(answer)])]
         session, old = answer
         if old is not None:
@@ -341,7 +341,7 @@ class Service:
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:
                 out.append(self._state(client, now))
                 out.extend(self._credit(client, 1))
-                if self.pacing.finished and client.session.role == "learner":
+                if self.phase == "done" or (self.pacing.finished and client.session.role == "learner"):
                     out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
         return out
 

@@ -19,7 +19,7 @@ from headrace.common.wire import messages as m
 if TYPE_CHECKING:
     from headrace.buffer.service import Service
 
-RETURNS_KEPT = 100
+RETURNS_KEPT = 20
 EVALUATIONS_KEPT = 1000
 LOST_KEPT = 20
 
@@ -177,6 +177,7 @@ class Watch:
             },
             "memory": process_memory(),
             "waiting": self._waiting(service),
+            "warnings": self._warnings(service),
         }
 
     def status_json(self, service: Service, now: float) -> bytes:
@@ -192,11 +193,23 @@ class Watch:
             reasons.append("no actor is connected")
         if not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
-        if phase == "filling":
+        if phase == "filling" and service.totals.env_steps < service.pacing.config.min_fill:
             reasons.append(
                 f"filling: {service.totals.env_steps} of {service.pacing.config.min_fill} env steps before the first update"
             )
         return reasons
+
+    def _warnings(self, service: Service) -> list[str]:
+        warnings = [f"{n} rows rejected: {reason}" for reason, n in sorted(service.rejected.items())]
+        for learner in service.fleet.sessions("learner"):
+            if learner.report.get("not_saved"):
+                warnings.append(f"no checkpoint: {learner.report['not_saved']}")
+            if learner.report.get("sac/alpha_alarm"):
+                warnings.append(f"alpha is {learner.report.get('sac/alpha')}: check target entropy and reward scale")
+            if learner.report.get("sac/updates_skipped"):
+                warnings.append(f"{learner.report['sac/updates_skipped']:g} updates skipped: loss or gradient not finite")
+        lost = service.totals.counters.get("lost_before", 0)
+        return warnings + ([f"{lost} rows were lost before they reached the buffer"] if lost else [])
 
     def _age(self, version: tuple[int, int], service: Service, now: float) -> tuple[int, float]:
         newest = service.totals.version

@@ -122,6 +122,27 @@ def newest(directory: Path) -> Path | None:
     return None
 
 
+def resume(directory: Path) -> Checkpoint | None:
+    """Read the newest whole checkpoint to go on from it; None when there is none at all.
+
+    Damaged ones that are newer are renamed ``damaged-step_...``: what is trained from here on has lower numbers, and must
+    not be hidden behind them.
+
+    Raises:
+        CheckpointError: there are checkpoints, and all are damaged (they stay as they are).
+    """
+    path = newest(directory)
+    if path is None:
+        return None
+    found = read(path)
+    for damaged in _found(directory):
+        if damaged == path:
+            break
+        LOG.warning("%s is damaged and set aside as damaged-%s", damaged, damaged.name)
+        damaged.rename(damaged.with_name(f"damaged-{damaged.name}"))
+    return found
+
+
 def read(path: Path) -> Checkpoint:
     """Read a checkpoint.
 

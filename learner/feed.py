@@ -34,6 +34,7 @@ class Feed:
         self._batches: deque[Batch] = deque()
         self._spec: TransitionSpec | None = None
         self._delivered = self._wanted = 0
+        self._drawing = False
         self._publish: WeightSet | None = None
         self._sending: WeightSet | None = None
         self._stop: m.Stop | None = None
@@ -45,6 +46,10 @@ class Feed:
 
     # --- training loop ----------------------------------------------------------------------------------------------
 
+    def start_drawing(self) -> None:
+        """Begin to ask for batches: each one that comes is an update granted, so not before the learner is ready."""
+        self._drawing = True
+
     def get(self, timeout_s: float) -> Batch | None:
         """The next batch, or none within ``timeout_s``."""
         with self._changed:
@@ -55,7 +60,7 @@ class Feed:
     @property
     def must_draw(self) -> bool:
         """Whether the link should be woken to ask for more batches."""
-        return self._demand() > self._wanted
+        return self._drawing and self._demand() > self._wanted
 
     @property
     def stop(self) -> m.Stop | None:
@@ -111,7 +116,7 @@ class Feed:
         out: list[Parts] = []
         with self._changed:
             demand = self._demand()
-            if demand > self._wanted:
+            if self._drawing and demand > self._wanted:
                 self._wanted = demand
                 out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics))])
             if self._publish is not None and self._sending is None:

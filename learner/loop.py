@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import DeadlineExceeded
+from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version, WeightSet
@@ -28,6 +28,7 @@ from headrace.learner.sinks import MetricSinks, SinkConfig
 LOG = logging.getLogger(__name__)
 WAIT_S = 0.1
 PUBLISH_S = 5.0
+USE_UP_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,12 @@ class LearnerLoop:
         self._logged_at = clock.now()
         self._logged_step = self.sac.step
         self._fed_at = clock.now()
+        self._not_saved = ""
 
     def run(self, stop: threading.Event) -> bool:
         """Train; whether the run reached its goal."""
-        config = self._settings.learner
         self._publish()
+        self._feed.start_drawing()
         while not stop.is_set():
             self._link.check()
             batch = self._feed.get(WAIT_S)
@@ -112,9 +114,10 @@ class LearnerLoop:
             self._metrics = self.sac.update(batch, self._feed.statistics)
             if self._publish_due():
                 self._publish()
-            if self.sac.step - self._saved_step >= config.checkpoint_every_updates:
-                self.save()
+            if self.sac.step - self._saved_step >= self._settings.learner.checkpoint_every_updates:
+                self._try_to_save()
             self._log()
+        self._use_up(stop)
         return self._finish()
 
     def save(self) -> Path:
@@ -129,11 +132,26 @@ class LearnerLoop:
             keep=self._settings.learner.checkpoint_keep,
         )
 
+    def _try_to_save(self) -> None:
+        """Write a checkpoint on the way; one that cannot be written is tried again later, and training goes on."""
+        try:
+            self.save()
+            self._not_saved = ""
+        except CheckpointError as error:
+            self._not_saved = str(error)
+            LOG.warning("training goes on without this checkpoint: %s", error)
+
+    def _use_up(self, stop: threading.Event) -> None:
+        """Make the updates of batches that are already here: they were granted and will not come again."""
+        end = self._clock.now() + USE_UP_S
+        while stop.is_set() and self._clock.now() < end and (batch := self._feed.get(0.0)) is not None:
+            self._metrics = self.sac.update(batch, self._feed.statistics)
+
     def _restore(self) -> None:
-        newest = checkpoint.newest(self._settings.checkpoints)
-        if newest is not None:
-            self.sac.set_state(checkpoint.read(newest).state)
-            LOG.info("continued from %s at update %d", newest, self.sac.step)
+        found = checkpoint.resume(self._settings.checkpoints)
+        if found is not None:
+            self.sac.set_state(found.state)
+            LOG.info("continued from %s at update %d", found.path, self.sac.step)
         elif self._settings.init_from is not None:
             weights = WeightSet.unpack(self._settings.init_from.read_bytes())
             self.sac.load_policy(weights)
@@ -177,5 +195,5 @@ class LearnerLoop:
         values["learner/updates"] = self.sac.step
         values["learner/updates_s"] = round((self.sac.step - self._logged_step) / elapsed, 3) if elapsed > 0 else 0.0
         self._logged_at, self._logged_step = now, self.sac.step
-        self._feed.report(values)
+        self._feed.report({**values, "not_saved": self._not_saved} if self._not_saved else values)
         self._sinks.write({**{f"run/{k}": v for k, v in self._feed.summary.items()}, **values})

@@ -14,7 +14,7 @@ from typing import Protocol
 import zmq
 
 from headrace.common.clock import Clock
-from headrace.common.errors import DeadlineExceeded, HeadraceError, WireError
+from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, WireError
 from headrace.common.wire import fragments, sockets
 from headrace.common.wire.codec import Frame, Parts, decode, encode
 from headrace.common.wire.messages import Goodbye, Hello, Message, Pulse, Welcome
@@ -157,6 +157,7 @@ class Link:
         while room > 0:
             if not self._queue:
                 for message in self._role.outgoing(room):
+                    self._check_size(message)
                     self._queue.extend(fragments.split(message, self._network.fragment_bytes))
                 if not self._queue:
                     return
@@ -166,6 +167,14 @@ class Link:
             self._queue.popleft()
             self.session.sent(fragments.size_of(parts))
             room = self.session.room()
+
+    def _check_size(self, message: Parts) -> None:
+        welcome, size = self.session.welcome, fragments.size_of(message)
+        if welcome is not None and size > welcome.message_bytes:
+            raise ConfigError(
+                f"network.message_bytes: {welcome.message_bytes} at the buffer is below a message of {size} bytes that this"
+                f" process has to send; nearest valid: {size}"
+            )
 
     def _poll(self, socket: zmq.Socket[bytes], seconds: float) -> None:
         poller = zmq.Poller()

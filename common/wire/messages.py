@@ -159,6 +159,7 @@ class Welcome(Message):
     heartbeat_s: float = real()
     credit_bytes: int = uint()
     fragment_bytes: int = uint(U32)
+    message_bytes: int = uint()
     spec: Any = plain(default=None)
     streams: tuple[tuple[int, int], ...] = pairs(MAX_STREAMS, default=())
     pool: str = text(64, default="")

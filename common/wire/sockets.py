@@ -53,6 +53,8 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> z
 def refuse_strangers(network: NetworkConfig) -> None:
     """Refuse a non-loopback endpoint unless ``network.insecure`` says that the network itself is trusted."""
     parts = urlsplit(network.endpoint)
+    if parts.scheme not in ("tcp", "ipc") or (parts.scheme == "tcp" and not parts.hostname):
+        raise ConfigError(f"network.endpoint: {network.endpoint!r} is not an endpoint; expected tcp://HOST:PORT")
     if parts.scheme == "ipc" or network.insecure:
         return
     host = (parts.hostname or "").strip("[]")

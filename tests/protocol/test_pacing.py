@@ -149,6 +149,7 @@ def test_the_ratio_holds_whichever_side_is_slower(slow, ratio):
         ({"min_fill": 1000, "env_steps": 1000}, ["min_fill", "1000", "999"]),
         ({"random_steps": 2000}, ["random_steps", "2000", "1000"]),
         ({"ratio": -1}, ["ratio", "-1", "0"]),
+        ({"ratio": 0.001}, ["ratio", "0.001", "900", "0.001112"]),
     ],
 )
 def test_impossible_pacing_is_refused_with_both_values(options, words):

@@ -13,7 +13,7 @@ from headrace.common.wire.session import ClientSession, Phase
 
 NETWORK = NetworkConfig(lease_s=5.0, heartbeat_s=0.5, connect_s=60.0)
 HELLO = Hello(1, "actor", "a", b"i" * 16, "host", 7)
-WELCOME = Welcome(3, 5.0, 0.5, 1000, 4096)
+WELCOME = Welcome(3, 5.0, 0.5, 1000, 4096, 1 << 30)
 
 
 def live(now=0.0):

@@ -26,7 +26,7 @@ def block(*times):
 
 def uplink(stream=5):
     up = Uplink(SPEC, 1 << 20, 100)
-    up.welcomed(m.Welcome(stream, 5.0, 0.5, 1 << 20, 100))
+    up.welcomed(m.Welcome(stream, 5.0, 0.5, 1 << 20, 100, 1 << 30))
     return up
 
 
@@ -49,7 +49,7 @@ def test_a_new_session_resends_what_was_not_acknowledged_in_the_same_stream():
         up.offer(block(*times), 0)
     sent(up)
     up.received(m.Ack(5, 3), [])
-    up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, streams=((5, 4),)))  # the ack of row 4 was lost
+    up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, 1 << 30, streams=((5, 4),)))  # the ack of row 4 was lost
     assert sent(up) == [(5, 5, 2)]
     assert up.position() == (0, 0)
 
@@ -58,7 +58,7 @@ def test_a_buffer_with_a_fresh_pool_gets_the_rest():
     up = uplink()
     up.offer(block(0), 0)
     sent(up)
-    up.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 100))
+    up.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 100, 1 << 30))
     assert sent(up) == [(5, 1, 1)]
 
 

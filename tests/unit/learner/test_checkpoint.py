@@ -239,3 +239,22 @@ def test_a_step_written_again_replaces_the_old(tmp_path):
     assert checkpoint.read(path).state["scalars"] == {"step": 8}
     path.rename(tmp_path / "step_000000000004.old")  # as a kill between two renames leaves it
     assert checkpoint.read(checkpoint.newest(tmp_path)).state["scalars"] == {"step": 8}
+
+
+def test_a_resumed_run_is_not_hidden_behind_a_damaged_newer_checkpoint(tmp_path):
+    for step in (1, 2, 3):
+        write(tmp_path, step)
+    (tmp_path / "step_000000000003" / "state.safetensors").write_bytes(b"cut")
+    assert checkpoint.resume(tmp_path).step == 2
+    assert names(tmp_path) == ["damaged-step_000000000003", "step_000000000001", "step_000000000002"]
+    write(tmp_path, 3)
+    assert checkpoint.resume(tmp_path).step == 3
+
+
+def test_when_all_are_damaged_they_stay_as_they_are(tmp_path):
+    write(tmp_path, 1)
+    (tmp_path / "step_000000000001" / "state.json").unlink()
+    with pytest.raises(CheckpointError, match="step_000000000001"):
+        checkpoint.resume(tmp_path)
+    assert names(tmp_path) == ["step_000000000001"]
+    assert checkpoint.resume(tmp_path / "none") is None
