@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from headrace.launch.leash import PARENT
 
 ERROR_MARK = "error: "  # how a role's last line begins, after its name, when it ended for a reason that it understood
 TAIL_LINES = 15
+LINE_CHARS = 300  # of a line that is shown among others
+_ROUTINE = re.compile(r"\d{4}-\S+ \S+ (INFO|DEBUG) ")  # begins a line of the log that tells of no trouble
 _TAIL_BYTES = 16 << 10
 _REAP_S = 5.0  # how long a killed process may take to vanish
 
@@ -76,6 +79,12 @@ class Child:
         if lines and lines[-1].startswith("headrace") and ERROR_MARK in lines[-1]:
             return [lines[-1].partition(ERROR_MARK)[2]]
         return lines[-TAIL_LINES:]
+
+    def last_line(self) -> str:
+        """The last of its last words that may tell why it ended, cut to a bounded length; empty when there is none."""
+        telling = [line.strip() for line in self.last_words() if line.strip() and not _ROUTINE.match(line)]
+        line = telling[-1] if telling else ""
+        return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 3] + "..."
 
     def _signal_group(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

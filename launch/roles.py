@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.common.config import replace
 from headrace.common.errors import (
+    CheckpointError,
     ConfigError,
     EnvError,
     HeadraceError,
@@ -29,8 +30,9 @@ from headrace.launch.supervision import MUST_NOT_RESTART
 
 LEARNER_ID = "learner"
 INTERRUPTED = 130
-# What the next start of the same process would meet again.
-PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolDamaged, NoSpace)
+# What the next start of the same process would meet again. The learner retries a checkpoint that it can do without, and
+# raises only when none can be read, or when the last one cannot be written.
+PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolDamaged, NoSpace, CheckpointError)
 
 
 def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:

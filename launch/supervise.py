@@ -18,6 +18,7 @@ from headrace.launch.supervision import DONE, Action, RolePlan, Supervision, Sup
 TICK_S = 0.05
 STATUS_S = 0.5
 STATUS_DEADLINE_S = 0.5
+GATHER_S = 1.0  # roles that one cause takes away within this time are named together
 Status = dict[str, Any]
 
 
@@ -80,6 +81,7 @@ class Supervisor:
         self._asked = 0  # stop requests that a signal handler has counted
         self._heard = 0
         self._status_at = 0.0
+        self._tell_at = 0.0
 
     def run(self) -> Supervision:
         """Start everything, keep it alive, end it; returns the decisions with their outcome."""
@@ -89,7 +91,7 @@ class Supervisor:
                 while not self.decisions.ended:
                     self._step(time.monotonic())
                     time.sleep(TICK_S)
-                self._tell()
+                self._tell(time.monotonic())
         finally:
             self._kill_all()
             if self._observer is not None:
@@ -98,9 +100,9 @@ class Supervisor:
         return self.decisions
 
     def last_words(self) -> list[tuple[str, list[str]]]:
-        """The last log lines of each role that was given up; equal ones once."""
+        """The last log lines of each role that was given up, in the order of the plans; equal ones once."""
         seen: list[tuple[str, list[str]]] = []
-        for name in self.decisions.given_up:
+        for name in self._given_up():
             words = self._children[name].last_words()
             if words not in [w for _, w in seen]:
                 seen.append((name, words))
@@ -116,10 +118,10 @@ class Supervisor:
             code = self._children[name].poll()
             if code is not None and name in self._living:
                 self._living.discard(name)
-                self.decisions.exited(name, code, now)
+                self.decisions.exited(name, code, now, self._children[name].last_line())
         for action in self.decisions.tick(now):
             self._perform(action)
-        self._tell()
+        self._tell(now)
         if now - self._status_at >= STATUS_S and not self.decisions.ending:
             self._status_at = now
             self._ask(now)
@@ -151,14 +153,24 @@ class Supervisor:
             if self.status.get("phase") == DONE:
                 self.decisions.job_done(now)
 
-    def _tell(self) -> None:
+    def _given_up(self) -> list[str]:
+        """Given-up roles in the order of the plans: which of several dies first of the same cause is chance."""
+        return [name for name in self._plans if name in self.decisions.given_up]
+
+    def _tell(self, now: float) -> None:
         for line in self.decisions.notices():
             self._watcher.notice(line)
-        for name in [n for n in self.decisions.given_up if n not in self._told]:
-            self._told.add(name)
-            if not self.decisions.ending:  # else the run's last words are about it
-                reason, words = self.decisions.given_up[name], self._children[name].last_words()
-                self._watcher.notice(f"{reason} ({words[-1] if words else 'it said nothing'}); the run goes on without it")
+        fresh = [name for name in self._given_up() if name not in self._told]
+        if not fresh or self.decisions.ending:  # at the end the run's last words are about it
+            self._tell_at = now + GATHER_S
+        elif now >= self._tell_at:
+            self._told.update(fresh)
+            together: dict[str, list[str]] = {}
+            for name in fresh:
+                together.setdefault(self._children[name].last_line(), []).append(name)
+            for said, names in together.items():
+                reason = f"{self.decisions.given_up[names[0]]} ({said or 'it said nothing'})"
+                self._watcher.notice(f"{reason}; the run goes on without {', '.join(names)}")
 
     def _kill_all(self) -> None:
         living = [c for c in self._children.values() if c.poll() is None]

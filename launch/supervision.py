@@ -10,7 +10,8 @@ Rules
 4. An ordered end goes rank by rank (actors and evaluator, learner, buffer): each rank is asked to end and has its share of
    ``stop_s``; what is still there then is killed; the next rank is asked when the one before it is gone.
 5. The second request of a person kills everything at once. A role is never started during an end.
-6. The run did its job only when the job was reported done, and learner and buffer ended cleanly after that.
+6. The run did its job only when the job was reported done and the learner ended cleanly after that, and no buffer failed by
+   itself. Another role that had to be killed then because it was slow to leave costs a notice and nothing else.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class _Role:
     state: str = "due"  # due, running, ended, given_up
     due: float = 0.0
     asked: bool = False
+    killed: bool = False  # because it was slow to leave
     code: int | None = None
     deaths: deque[float] = field(default_factory=deque)
 
@@ -113,20 +115,20 @@ class Supervision:
     def started(self, name: str) -> None:
         """The shell has started ``name``."""
         role = self._roles[name]
-        role.state, role.asked, role.code = "running", False, None
+        role.state, role.asked, role.killed, role.code = "running", False, False, None
 
-    def exited(self, name: str, code: int, now: float) -> None:
-        """``name`` ended with ``code`` (negative: minus the signal)."""
+    def exited(self, name: str, code: int, now: float, said: str = "") -> None:
+        """``name`` ended with ``code`` (negative: minus the signal); ``said`` is the line that tells why, if it left one."""
         role = self._roles[name]
         role.code = code
         if self.ending:
             role.state = "ended"
-            if self.outcome == DONE and code != 0 and role.plan.kind in ("learner", "buffer"):
-                self._fail(f"{name} did not end cleanly after the job was done ({describe_exit(code)})")
+            if self.outcome == DONE and code != 0:
+                self._ended_badly(role, code)
         elif code == 0:
             role.state, role.due = "due", now + self._config.pause_max_s
         else:
-            self._died(role, code, now)
+            self._died(role, code, now, said)
 
     def job_done(self, now: float) -> None:
         """The buffer reports that the job is done."""
@@ -155,7 +157,14 @@ class Supervision:
             return self._end(now)
         return [Action("start", r.plan.name) for r in self._roles.values() if r.state == "due" and r.due <= now]
 
-    def _died(self, role: _Role, code: int, now: float) -> None:
+    def _ended_badly(self, role: _Role, code: int) -> None:
+        name, kind = role.plan.name, role.plan.kind
+        if kind != "learner" and role.killed:
+            self._notices.append(f"{name} did not leave in time after the job was done and was killed; the result stands")
+        elif kind in ("learner", "buffer"):
+            self._fail(f"{name} did not end cleanly after the job was done ({describe_exit(code)})")
+
+    def _died(self, role: _Role, code: int, now: float, said: str) -> None:
         name, config = role.plan.name, self._config
         role.deaths.append(now)
         while now - role.deaths[0] > config.restart_window_s:
@@ -170,7 +179,8 @@ class Supervision:
         else:
             pause = min(config.pause_max_s, config.pause_s * 2 ** (len(role.deaths) - 1))
             role.state, role.due = "due", now + pause
-            self._notices.append(f"{name} died ({describe_exit(code)}); starting it again in {pause:.1f} s")
+            why = f"; it said: {said}" if said else ""
+            self._notices.append(f"{name} died ({describe_exit(code)}); starting it again in {pause:.1f} s{why}")
 
     def _give_up(self, role: _Role, reason: str, now: float) -> None:
         role.state = "given_up"
@@ -199,6 +209,8 @@ class Supervision:
                 break
             self._enter_rank(self._rank + 1, now)
         if now >= self._rank_deadline:
+            for role in members:
+                role.killed = True
             return [Action("kill", r.plan.name) for r in members]
         unasked = [r for r in members if not r.asked]
         for role in unasked:

@@ -39,7 +39,7 @@ def run(body, *, send=None, environment=None):
         ("PoolLocked('env.id: two\\nlines')", 3),
         ("NoSpace('env.id: two\\nlines')", 3),
         ("DeadlineExceeded('env.id: two\\nlines')", 1),
-        ("CheckpointError('env.id: two\\nlines')", 1),
+        ("CheckpointError('env.id: two\\nlines')", 3),
     ],
 )
 def test_an_understood_error_is_one_line_and_says_whether_to_start_again(raised, code):

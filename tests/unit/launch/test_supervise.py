@@ -175,6 +175,37 @@ def test_a_role_that_cannot_go_on_ends_the_run_with_its_one_line(stage):
     s.join()
     assert s.supervisor.decisions.outcome == FAILED
     assert s.supervisor.last_words() == [("actor-0", ["env.id: no such env"])]
+    assert s.notes.notices == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.0, 0.3), (0.3, 0.0)], ids=["in order", "the other way round"])
+def test_roles_that_one_cause_takes_away_are_named_once_in_their_order(stage, first, second):
+    wait = "import time; time.sleep({}); "
+    s = stage(
+        buffer=LOYAL,
+        learner=LOYAL,
+        actor_0=wait.format(first) + BROKEN,
+        actor_1=wait.format(second) + BROKEN.replace("actor-0", "actor-1"),
+        actor_2=LOYAL,
+    )
+    s.thread.start()
+    wait_for(lambda: s.notes.notices)
+    s.supervisor._asked = 1
+    s.join()
+    said = "actor-0 cannot go on (env.id: no such env); the run goes on without actor-0, actor-1"
+    assert s.notes.notices[0] == said
+    assert not [n for n in s.notes.notices[1:] if "cannot go on" in n]
+
+
+def test_the_line_that_tells_why_a_role_died_is_bounded_and_no_routine(tmp_path):
+    script = (
+        "print('2026-01-01 10:00:00,000 ERROR learner ' + 'x' * 500); print('2026-01-01 10:00:01,000 INFO learner up'); print()"
+    )
+    child = Child("learner", [sys.executable, "-S", "-c", script], tmp_path / "log", role_environment(None))
+    wait_for(lambda: child.poll() is not None)
+    line = child.last_line()
+    assert "ERROR learner xxx" in line
+    assert (len(line), line[-3:]) == (300, "...")
 
 
 def test_a_role_that_keeps_dying_ends_the_run_with_its_last_lines(stage):

@@ -206,6 +206,33 @@ def test_a_done_job_needs_a_clean_end_of_learner_and_buffer(name, outcome):
     assert supervision.outcome == outcome
 
 
+def test_a_death_says_why_as_far_as_the_role_did():
+    supervision = running()
+    supervision.exited("learner", 1, 1.0, "ValueError: no")
+    supervision.exited("buffer", -9, 1.0)
+    assert supervision.notices() == [
+        "learner died (exit code 1); starting it again in 1.0 s; it said: ValueError: no",
+        "buffer died (signal 9); starting it again in 1.0 s",
+    ]
+
+
+@pytest.mark.parametrize(("slow", "outcome"), [("actor-0", DONE), ("evaluator", DONE), ("buffer", DONE), ("learner", FAILED)])
+def test_a_role_that_is_slow_to_leave_a_done_job_costs_a_notice_unless_it_is_the_learner(slow, outcome):
+    supervision = running()
+    supervision.job_done(0.0)
+    now = 0.0
+    while not supervision.ended:
+        for action in supervision.tick(now):
+            if action.role != slow:
+                supervision.exited(action.role, 0, now)
+            elif action.verb == "kill":
+                supervision.exited(slow, -9, now)
+        now += 0.1
+    assert supervision.outcome == outcome
+    said = f"{slow} did not leave in time after the job was done and was killed; the result stands"
+    assert supervision.notices() == ([said] if outcome == DONE else [])
+
+
 def test_a_failure_keeps_its_first_reason():
     supervision = running()
     supervision.exited("buffer", MUST_NOT_RESTART, 1.0)
