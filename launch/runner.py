@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -35,13 +36,15 @@ class TrainResult:
 
     Attributes:
         run_dir: the run directory.
-        eval_return_mean: mean return of the final evaluation; none when ``eval.final_episodes`` is 0.
-        eval_return_std: standard deviation of its returns.
+        eval_return_mean: mean return of the final evaluation; none when there was none, or when it is no finite number.
+        eval_return_std: standard deviation of its returns; none likewise.
         episodes: episodes of the final evaluation.
         env_steps: executed env steps of the whole run.
-        updates: optimiser updates of the whole run.
+        updates: optimiser updates that the final policy has had.
+        updates_granted: updates that were granted to learners, which the status calls updates.
+        updates_lost: the difference: made or begun by a learner that died before its next checkpoint.
         wall_s: seconds from the start of this call to the end of the last role, final evaluation excluded.
-        achieved_ratio: updates per env step after the minimum fill.
+        achieved_ratio: ``updates`` per env step after the minimum fill.
         counters: what was accepted, refused, evicted and so on.
         seed: the run's seed.
         config_digest: identity of the config, places and names left out.
@@ -53,6 +56,8 @@ class TrainResult:
     episodes: int
     env_steps: int
     updates: int
+    updates_granted: int
+    updates_lost: int
     wall_s: float
     achieved_ratio: float
     counters: Mapping[str, int]
@@ -69,7 +74,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
 
     Raises:
         ConfigError: the config cannot work; nothing was started.
-        HeadraceError: the run failed; the text says why.
+        HeadraceError: the run failed, or its final evaluation is not finite; the text says why.
         KeyboardInterrupt: somebody stopped it; it can be resumed.
     """
     if isinstance(config, (str, Path)):
@@ -96,6 +101,20 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     run = RunDir.open(path)
     config = resume_config(make_config(read_config(run.config)), overrides)
     return _Job(config, run, None).run()
+
+
+def require_verdict(result: TrainResult) -> TrainResult:
+    """``result``, if its final evaluation gave a finite number or was left out on purpose.
+
+    Raises:
+        HeadraceError: it did not.
+    """
+    if result.episodes and result.eval_return_mean is None:
+        raise HeadraceError(
+            f"the final evaluation over {result.episodes} episodes is not finite: look at rewards and observations of the"
+            f" env, and at the losses in {RunDir(Path(result.run_dir)).metrics}; {RunDir(Path(result.run_dir)).result} says null"
+        )
+    return result
 
 
 class Stopped(KeyboardInterrupt):
@@ -208,23 +227,28 @@ class _Job:
     def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:
         config = self._config
         mean, std = None, None
+        weights = read_policy(find_policy(self._run.path))
         if config.eval.final_episodes:
             self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
-            weights = read_policy(find_policy(self._run.path))
             verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
-            mean, std = verdict.mean, verdict.std
+            if math.isfinite(verdict.mean) and math.isfinite(verdict.std):
+                mean, std = verdict.mean, verdict.std
+        granted, updates = status["updates"], weights.version.step
+        beyond = status["env_steps"] - config.pacing.min_fill
         result = TrainResult(
             run_dir=str(self._run.path),
             eval_return_mean=mean,
             eval_return_std=std,
             episodes=config.eval.final_episodes,
             env_steps=status["env_steps"],
-            updates=status["updates"],
+            updates=updates,
+            updates_granted=granted,
+            updates_lost=max(0, granted - updates),
             wall_s=round(wall_s, 3),
-            achieved_ratio=status["achieved_ratio"],
+            achieved_ratio=round(updates / beyond, 5) if beyond > 0 else 0.0,
             counters=status["counters"],
             seed=config.seed,
             config_digest=digest(config),
         )
-        write_whole(self._run.result, json.dumps(asdict(result), indent=2) + "\n")
-        return result
+        write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
+        return require_verdict(result)

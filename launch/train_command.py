@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headrace.common.config import dump, merge
-from headrace.common.errors import ConfigError
+from headrace.common.errors import ConfigError, HeadraceError
 from headrace.launch.config import RunConfig, digest, make_config, read_config
 from headrace.launch.rundir import RunDir, read_json
-from headrace.launch.runner import TrainResult, resume, train
+from headrace.launch.runner import TrainResult, require_verdict, resume, train
 from headrace.launch.targets import slug
 
 
@@ -62,10 +62,13 @@ def _finished(config: RunConfig) -> TrainResult | None:
     run = RunDir(Path(config.run.dir) / config.run.name)
     if not run.result.exists():
         return None
-    result = TrainResult(**read_json(run.result))
+    try:
+        result = TrainResult(**read_json(run.result))
+    except TypeError as error:
+        raise HeadraceError(f"{run.result}: not a result of this version of headrace: {error}") from error
     if result.config_digest != digest(config):
         raise ConfigError(f"run.name: {run.path} is a finished run of another config; choose another run.name")
-    return result
+    return require_verdict(result)
 
 
 def _begin_or_continue(config: RunConfig, init_from: Path | None) -> TrainResult:
@@ -81,10 +84,12 @@ def print_result(result: TrainResult) -> None:
     """The result as a table, the paths of what was written, and last the path of ``result.json``."""
     run = RunDir(Path(result.run_dir))
     mean, std = result.eval_return_mean, result.eval_return_std
+    lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, with a learner that died"
     pairs = [
         ("return", f"{mean:.2f} ± {std:.2f} over {result.episodes} episodes" if mean is not None else "not evaluated"),
         ("env steps", f"{result.env_steps:,}"),
         ("updates", f"{result.updates:,} ({result.achieved_ratio:.3f} per env step after the minimum fill)"),
+        *([("updates lost", lost)] if result.updates_lost else []),
         ("wall clock", f"{result.wall_s:.1f} s"),
         ("seed", str(result.seed)),
     ]

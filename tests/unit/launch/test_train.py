@@ -1,5 +1,6 @@
 """Whole runs of real processes through the command line, on a task of seconds."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -7,15 +8,20 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import yaml
 
 import headrace.launch
+from headrace.actor.evaluate import EvalResult
 from headrace.buffer.query import Observer
-from headrace.launch import cli
+from headrace.common.weights import Version, WeightSet
+from headrace.launch import cli, runner
 from headrace.launch.children import headrace_command
+from headrace.launch.config import make_config
 from headrace.launch.rundir import RunDir, read_json
+from headrace.launch.train_command import print_result
 
 TINY = {
     "env": {"id": "Pendulum-v1", "max_episode_steps": 40},
@@ -81,7 +87,7 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
     assert out.splitlines()[-1] == str(run.result)
     result = read_json(run.result)
     assert (result["env_steps"], result["updates"], result["episodes"]) == (240, 208, 2)
-    assert result["achieved_ratio"] == 1.0
+    assert (result["updates_granted"], result["updates_lost"], result["achieved_ratio"]) == (208, 0, 1.0)
     assert result["counters"]["rows_accepted"] == result["counters"]["rows_live"]
     assert isinstance(result["eval_return_mean"], float)
     for path in (run.config, run.metrics, run.curve, run.environment, run.checkpoints, run.pool):
@@ -182,6 +188,45 @@ def test_train_from_python(place):
     result = headrace.launch.train({**TINY, "pacing": {**TINY["pacing"], "env_steps": 80}, "run": run})
     assert (result.env_steps, result.updates) == (80, 48)
     assert read_json(Path(result.run_dir) / "result.json")["config_digest"] == result.config_digest
+
+
+SHORT = {**TINY, "pacing": {**TINY["pacing"], "env_steps": 60}}
+
+
+def test_a_final_evaluation_that_is_not_finite_is_null_and_an_error(place, capsys, monkeypatch):
+    verdict = EvalResult(np.array([1.0, np.nan]), np.ones(2, int), None)
+    monkeypatch.setattr(runner, "judge", lambda *words: verdict)
+    (place / "short.yaml").write_text(yaml.safe_dump(SHORT))
+    words = ["train", "short.yaml", "--mode", "sync", "--run.dir", str(place / "runs")]
+    assert cli.main([*words, "--run.name", "nan"]) == 1
+    out, err = capsys.readouterr()
+    last = err.splitlines()[-1]
+    assert last.startswith("headrace: error: the final evaluation over 2 episodes is not finite")
+    assert out == ""
+
+    def refuse(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    result = json.loads((place / "runs" / "nan" / "result.json").read_text(), parse_constant=refuse)
+    assert (result["eval_return_mean"], result["eval_return_std"], result["updates"]) == (None, None, 28)
+
+
+def test_updates_are_those_that_the_final_policy_has_had(place, capsys):
+    """A learner that died took 28 of 40 granted updates with it: the policy on disk has had 12."""
+    config = make_config(SHORT, ["--eval.final_episodes", "0"])
+    run = RunDir.create(place / "runs" / "lost", {})
+    job = runner._Job(config, run, None)
+    policy = run.checkpoints / "step_000000000012" / "policy.hrw"
+    policy.parent.mkdir(parents=True)
+    policy.write_bytes(WeightSet(Version("learner", 2, 12), {}, {}).pack())
+    result = job._conclude({"env_steps": 72, "updates": 40, "achieved_ratio": 1.0, "counters": {}}, 1.0)
+    assert (result.updates, result.updates_granted, result.updates_lost, result.achieved_ratio) == (12, 40, 28, 0.3)
+    assert read_json(run.result)["updates"] == 12
+    print_result(result)
+    table = capsys.readouterr().out
+    assert "updates lost  28 of 40 granted" in table
+    print_result(dataclasses.replace(result, updates_lost=0))
+    assert "lost" not in capsys.readouterr().out.replace(str(run.path), "")
 
 
 def test_seeds_skip_what_is_finished(place, capsys):
