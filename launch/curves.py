@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,16 +41,18 @@ class Curve:
 
 
 def read_curve(metrics: Path) -> Curve:
-    """The curve in a ``metrics.jsonl``; a missing file is an empty curve."""
+    """The curve in a ``metrics.jsonl``; a missing file is an empty curve.
+
+    Raises:
+        HeadraceError: nothing in the file can be read.
+    """
     training: dict[int, float] = {}
     evaluation: dict[int, float] = {}
     for record in read_lines(metrics):
-        steps, value = record.get("run/env_steps"), record.get("run/return_mean")
-        if steps is not None and value is not None:
-            training[int(steps)] = float(value)
+        _add_point(training, record.get("run/env_steps"), record.get("run/return_mean"))
         last = record.get("run/evaluation")
         if isinstance(last, dict):
-            evaluation[int(last["env_steps"])] = float(last["return_mean"])
+            _add_point(evaluation, last.get("env_steps"), last.get("return_mean"))
     return Curve(_points(training), _points(evaluation))
 
 
@@ -90,6 +93,7 @@ def draw_groups(groups: dict[str, list[Path]], out: Path) -> None:
 
     Raises:
         ConfigError: no run has anything to draw yet.
+        HeadraceError: nothing in a run's metrics can be read.
     """
     figure, axes = _figure()
     drawn = 0
@@ -117,6 +121,11 @@ def band(curves: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
     rng = np.random.default_rng(0)  # the same runs always give the same picture
     low, high = np.array([bootstrap_interval(column, rng) for column in values.T]).T
     return steps, values.mean(axis=0), low, high
+
+
+def _add_point(points: dict[int, float], steps: object, value: object) -> None:
+    if isinstance(steps, int) and isinstance(value, (int, float)) and math.isfinite(value):
+        points[steps] = float(value)
 
 
 def _points(values: dict[int, float]) -> Array:

@@ -153,17 +153,27 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; a last line that is still being written is left out, a missing file is empty."""
+    """The objects of a JSON-lines file; a missing file is empty, and lines that are none are left out.
+
+    Such are a last line that is still being written, and what a failing disk leaves.
+
+    Raises:
+        HeadraceError: the file cannot be read, or it has whole lines and none of them is an object.
+    """
     out: list[dict[str, Any]] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_bytes()
     except FileNotFoundError:
         return out
-    for line in lines:
+    except OSError as error:
+        raise HeadraceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    for line in text.split(b"\n"):
         try:
-            value = json.loads(line)
-        except ValueError:
+            value = json.loads(line.decode("utf-8"))
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             out.append(value)
+    if not out and text.strip() and b"\n" in text:
+        raise HeadraceError(f"{path}: not one line of it can be read")
     return out

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from headrace.common.errors import ConfigError
+from headrace.common.errors import ConfigError, HeadraceError
 from headrace.launch.curves import band, draw_groups, draw_run, find_groups, read_curve
 from headrace.launch.rundir import RunDir
 
@@ -69,6 +69,27 @@ def test_runs_are_grouped_by_their_directory(make_run, tmp_path):
     assert {label: [p.name for p in places] for label, places in groups.items()} == {"sac": ["seed-0", "seed-1"], "": ["other"]}
     draw_groups(groups, tmp_path / "all.png")
     assert (tmp_path / "all.png").stat().st_size > 1000
+
+
+def test_lines_that_cannot_be_read_are_left_out(make_run, tmp_path):
+    run = make_run("a")
+    whole = read_curve(run.metrics)
+    junk = [b"\xff\xfe\x00garbage", b"[" * 100_000, b'{"run/env_steps": "many", "run/return_mean": 1.0}']
+    junk += [b'{"run/evaluation": {}}', b'{"run/env_steps": 999999, "run/return_mean": NaN}', b'"\xc3"']
+    run.metrics.write_bytes(b"\n".join([*junk, run.metrics.read_bytes(), *junk]))
+    assert read_curve(run.metrics).training.tolist() == whole.training.tolist()
+    assert draw_run(run, "a")
+
+
+def test_metrics_of_which_nothing_can_be_read_are_named(make_run, tmp_path):
+    run = make_run("a")
+    run.metrics.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(HeadraceError, match=r"metrics\.jsonl: not one line of it can be read"):
+        draw_groups(find_groups([run.path]), tmp_path / "x.png")
+    run.metrics.unlink()
+    run.metrics.mkdir()
+    with pytest.raises(HeadraceError, match=r"metrics\.jsonl: cannot be read"):
+        read_curve(run.metrics)
 
 
 def test_nothing_to_draw_is_said(tmp_path):

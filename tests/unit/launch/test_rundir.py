@@ -70,6 +70,10 @@ def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
 def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
     (tmp_path / "m.jsonl").write_text(json.dumps({"a": 1}) + "\n" + '[1]\n{"a": 2}\n{"a": 3')
     assert read_lines(tmp_path / "m.jsonl") == [{"a": 1}, {"a": 2}]
+    (tmp_path / "m.jsonl").write_text('{"a": 1')
+    assert read_lines(tmp_path / "m.jsonl") == []
+    (tmp_path / "m.jsonl").write_text("")
+    assert read_lines(tmp_path / "m.jsonl") == []
     assert read_lines(tmp_path / "none") == []
 
 
