@@ -23,6 +23,7 @@ from headrace.launch.config import RunConfig, digest, make_config, read_config, 
 from headrace.launch.play import find_policy, judge, read_policy
 from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
+from headrace.launch.resumable import require_resumable
 from headrace.launch.rundir import RunDir, write_whole
 from headrace.launch.stash import move_tree
 from headrace.launch.supervise import Status, Supervisor
@@ -95,11 +96,13 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
         overrides: words such as ``--pacing.env_steps 20000``.
 
     Raises:
-        ConfigError: an override changes what a run may not change.
+        ConfigError: an override changes what a run may not change, or a part of the run is gone.
         HeadraceError: as :func:`train`.
     """
     run = RunDir.open(path)
-    config = resume_config(make_config(read_config(run.config)), overrides)
+    old = make_config(read_config(run.config))
+    config = resume_config(old, overrides)
+    require_resumable(run, old, config)
     return _Job(config, run, None).run()
 
 
@@ -110,9 +113,10 @@ def require_verdict(result: TrainResult) -> TrainResult:
         HeadraceError: it did not.
     """
     if result.episodes and result.eval_return_mean is None:
+        run = RunDir(Path(result.run_dir))
         raise HeadraceError(
             f"the final evaluation over {result.episodes} episodes is not finite: look at rewards and observations of the"
-            f" env, and at the losses in {RunDir(Path(result.run_dir)).metrics}; {RunDir(Path(result.run_dir)).result} says null"
+            f" env, and at the losses in {run.metrics}; {run.result} says null"
         )
     return result
 
