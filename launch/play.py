@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import math
 import os
@@ -12,7 +13,7 @@ import numpy as np
 from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import EvalResult, bootstrap_interval, evaluate
 from headrace.actor.policy import make_policy
-from headrace.common.errors import CheckpointError, ConfigError, WireError
+from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, WireError
 from headrace.common.weights import WeightSet
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.rundir import RunDir
@@ -70,13 +71,18 @@ def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, video
 
 
 def play_command(target: Path, *, config: Path | None, episodes: int | None, seed: int, video: Path | None) -> int:
-    """``headrace eval``: print what the episodes gave."""
+    """``headrace eval``: print what the episodes gave.
+
+    Raises:
+        HeadraceError: a video was asked for and cannot be made; the rest is printed all the same.
+    """
     path = find_policy(target)
     weights = read_policy(path)
     options = make_config(read_config(config or find_config(path)))
     count = options.eval.final_episodes or 20 if episodes is None else episodes
     if count < 1:
         raise ConfigError(f"--episodes: {count}; nearest valid: 1")
+    missing = [p for p in (video, *video.parents) if not p.exists()] if video is not None else []
     if video is not None:
         _prepare_rendering()
     result = judge(options, weights, count, seed, video)
@@ -84,8 +90,13 @@ def play_command(target: Path, *, config: Path | None, episodes: int | None, see
     print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
     for label, text in verdict_lines(result):
         print(f"{label:<10}{text}")
+    if video is not None and result.video is None:
+        for directory in missing:  # made for the video that is not there; one that holds anything stays
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+        raise HeadraceError(f"--video {video}: {result.video_note}")
     if video is not None:
-        print(f"video     {result.video or result.video_note}")
+        print(f"video     {result.video}")
     return 0
 
 

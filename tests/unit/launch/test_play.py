@@ -9,6 +9,8 @@ import yaml
 from headrace.actor.evaluate import EvalResult
 from headrace.common.clock import ManualClock
 from headrace.common.errors import CheckpointError, ConfigError
+from headrace.common.weights import Version, WeightSet
+from headrace.launch import cli, play
 from headrace.launch import doctor as clinic
 from headrace.launch.machine import commit, cores, environment_text, memory_limit, version_of
 from headrace.launch.play import find_config, find_policy, read_policy, share_interval, verdict_lines
@@ -47,6 +49,27 @@ def test_the_verdict_has_intervals():
     assert lines["length"] == "7.0 (mean: 95 % interval 7.0 to 7.0)"
     assert lines["success"] == "75% (15 of 20; 95 % interval 53% to 89%)"
     assert dict(verdict_lines(EvalResult(np.zeros(1), np.ones(1, int), None)))["success"] == "the env does not say"
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["into a directory that is there", "into a new one"])
+def test_a_video_that_cannot_be_made_is_an_error_and_leaves_nothing(run, tmp_path, monkeypatch, capsys, there):
+    """The episodes are shown all the same."""
+    video = tmp_path / "films" / "one"
+    if there:
+        video.mkdir(parents=True)
+
+    def judge(config, weights, episodes, seed, directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        return EvalResult(np.ones(2), np.ones(2, int), None, None, "no video: EnvError: env x does not\nrender")
+
+    monkeypatch.setattr(play, "judge", judge)
+    monkeypatch.setattr(play, "read_policy", lambda path: WeightSet(Version("learner", 1, 5), {}, {}))
+    run.config.write_text(yaml.safe_dump({"env": {"id": "Pendulum-v1"}}))
+    assert cli.main(["eval", str(run.path), "--video", str(video)]) == 1
+    out, err = capsys.readouterr()
+    assert "return    1.00" in out
+    assert err == f"headrace: error: --video {video}: no video: EnvError: env x does not render\n"
+    assert video.exists() == (tmp_path / "films").exists() == there
 
 
 @pytest.mark.parametrize(
