@@ -89,8 +89,6 @@ class RunConfig:
             raise _impossible("pacing.min_fill", fill, "below", "learner.batch_size", batch)
         if self.actor.count > self.pool.max_actors:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
-        if self.env.lanes > self.pacing.lead_steps:
-            raise _impossible("env.lanes", self.env.lanes, "above", "pacing.lead_steps", self.pacing.lead_steps)
         if self.run.mode == "sync" and self.actor.count == 0:
             raise ConfigError("actor.count: 0 with run.mode sync, where no actor can join from elsewhere; nearest valid: 1")
 
@@ -117,6 +115,7 @@ def make_config(mapping: Mapping[str, Any], overrides: Sequence[str] = ()) -> Ru
     Raises:
         ConfigError: naming the key, the value or values, and the nearest valid one.
     """
+    _refuse_missing_values(overrides)
     return load(RunConfig, merge(mapping, parse_overrides(overrides, parse_value)))
 
 
@@ -153,6 +152,15 @@ def digest(config: RunConfig) -> str:
         plain.pop(section)
     plain["mode"] = config.run.mode
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse_missing_values(words: Sequence[str]) -> None:
+    """A key without a value means true, which only a flag can be."""
+    kinds = {doc.key: doc.type for doc in describe(RunConfig)}
+    for word, following in zip(words, [*words, "--"][1:], strict=True):
+        kind = kinds.get(word[2:].replace("-", "_"), "bool")  # free keys, as below env.kwargs, may be flags
+        if word.startswith("--") and following.startswith("--") and "bool" not in kind:
+            raise ConfigError(f"{word}: its value is missing; expected {kind}")
 
 
 def _impossible(key: str, value: int, relation: str, other: str, limit: int) -> ConfigError:

@@ -42,8 +42,9 @@ def parse_seeds(text: str) -> list[int]:
     """
     if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = int(found[1]), int(found[2])
-        if first <= last:
-            return list(range(first, last + 1))
+        if first > last:
+            raise ConfigError(f"--seeds: {text!r} is an empty range, which must go up; nearest valid: {last}..{first}")
+        return list(range(first, last + 1))
     elif re.fullmatch(r"\d+(,\d+)*", text):
         return [int(word) for word in text.split(",")]
     raise ConfigError(f"--seeds: {text!r} is neither a range such as 0..4 nor a list such as 0,3,5")

@@ -55,7 +55,6 @@ def test_another_schema_is_refused():
         ("--pacing.env_steps 1000 --pacing.min_fill 1000", "can never be met; nearest valid: 999"),
         ("--pacing.env_steps 2000 --pacing.random_steps 2001", "pacing.random_steps: 2001 is above pacing.env_steps 2000"),
         ("--actor.count 9 --pool.max_actors 8", "actor.count: 9 is above pool.max_actors 8; nearest valid: 8"),
-        ("--env.lanes 300 --pacing.lead_steps 256", "env.lanes: 300 is above pacing.lead_steps 256; nearest valid: 256"),
         ("--run.mode sync --actor.count 0", "actor.count: 0 with run.mode sync"),
         ("--network.lease_s 1 --network.heartbeat_s 1", "network.lease_s: 1 s is below three heartbeats"),
         ("--run.mode asynch", "run.mode: 'asynch' is not one of async, sync; nearest: async"),
