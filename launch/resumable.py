@@ -6,6 +6,7 @@ from headrace.buffer import manifest
 from headrace.common.errors import ConfigError
 from headrace.launch.config import RunConfig
 from headrace.launch.rundir import RunDir, read_lines
+from headrace.launch.stash import is_pool
 
 ENV_STEPS, UPDATES = "run/env_steps", "learner/updates"
 
@@ -40,7 +41,7 @@ def require_resumable(run: RunDir, old: RunConfig, new: RunConfig) -> None:
         )
     places = dict.fromkeys([run.pool_dir(new.run.pool_dir), run.pool])
     # A synchronous run keeps its pool in its checkpoints, and says itself when one has none.
-    if env_steps and old.run.mode == "async" and not any((place / manifest.NAME).is_file() for place in places):
+    if env_steps and old.run.mode == "async" and not any(map(is_pool, places)):
         raise ConfigError(
             f"the pool of this run is gone: no {manifest.NAME} in {' or '.join(map(str, places))}, but the run has done"
             f" {env_steps} env steps; put it back, or {again} {run.path if saved else 'POLICY'}"

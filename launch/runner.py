@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +26,7 @@ from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
 from headrace.launch.resumable import require_resumable
 from headrace.launch.rundir import RunDir, write_whole
-from headrace.launch.stash import move_tree
+from headrace.launch.stash import is_pool, move_tree
 from headrace.launch.supervise import Status, Supervisor
 from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
 from headrace.launch.targets import new_run
@@ -153,7 +154,7 @@ class _Job:
 
     def _train(self) -> Status:
         pool = self._run.pool_dir(self._config.run.pool_dir)
-        if pool != self._run.pool and not pool.exists() and self._run.pool.exists():
+        if pool != self._run.pool and not is_pool(pool) and is_pool(self._run.pool):
             move_tree(self._run.pool, pool, self._progress.notice)
         hurried = False
         try:
@@ -183,10 +184,12 @@ class _Job:
         return supervisor.status
 
     def _bring_home(self, pool: Path, hurried: bool) -> None:
-        """Copy a pool that lives elsewhere into the run directory, unless a person asked to end at once."""
-        if pool == self._run.pool or not pool.exists():
+        """Move a pool that lives elsewhere into the run directory, unless a person asked to end at once."""
+        if pool == self._run.pool:
             return
-        if hurried:
+        if not is_pool(pool):
+            shutil.rmtree(pool, ignore_errors=True)  # what a buffer left that found no room for one
+        elif hurried:
             self._progress.notice(f"the pool is still in {pool}; --resume finds it there")
         else:
             move_tree(pool, self._run.pool, self._progress.notice)

@@ -190,6 +190,20 @@ def test_train_from_python(place):
     assert read_json(Path(result.run_dir) / "result.json")["config_digest"] == result.config_digest
 
 
+@pytest.mark.parametrize(("files", "copied"), [(["buffer.lock"], False), (["manifest.json", "rows.npy"], True)])
+def test_only_what_is_a_pool_is_brought_home(place, capsys, files, copied):
+    """A buffer that finds no room leaves its lock behind: no line about copying, and nothing in the other place."""
+    config = make_config(SHORT, ["--run.pool_dir", str(place / "ram")])
+    run = RunDir.create(place / "runs" / "home", {})
+    pool = run.pool_dir(config.run.pool_dir)
+    pool.mkdir(parents=True)
+    for name in files:
+        (pool / name).write_text("7")
+    runner._Job(config, run, None)._bring_home(pool, False)
+    assert not pool.exists()
+    assert run.pool.exists() == ("copying the pool" in capsys.readouterr().err) == copied
+
+
 SHORT = {**TINY, "pacing": {**TINY["pacing"], "env_steps": 60}}
 
 
