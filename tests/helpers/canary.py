@@ -58,6 +58,7 @@ def run(endpoint: str, batch_size: int, publish_every: int, seconds: float) -> i
     spec = TransitionSpec.from_dict(link.wait_welcome(60).spec)
     feed.publish(canary_weights(spec, "canary", feed.epoch, 0))
     link.wake()
+    feed.start_drawing()
     step, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         link.check()
