@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 5.0
 MAX_ACTORS_SHOWN = 16
 UNKNOWN = "-"
+FLEET_HEAD = ("actor", "host", "pid", "env steps/s", "env steps", "policy age", "silent")
+LEFT_COLUMNS = 2  # of these: text is on the left, numbers on the right
 Status = Mapping[str, Any]
 
 
@@ -55,7 +57,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
         ("policy age", f"{lag:,} updates, {age:.1f} s"),
         ("time, ETA", f"{duration(status.get('uptime_s'))}, {duration(eta_s(status))}"),
     ]
-    return pairs + [("waiting", reason) for reason in status.get("waiting", [])]
+    return pairs + _remarks(status)
 
 
 def line(status: Status) -> str:
@@ -72,7 +74,27 @@ def line(status: Status) -> str:
         f"policy age {status.get('policy_lag_updates', 0)} updates {status.get('policy_age_s', 0.0):.1f} s",
         f"ETA {duration(eta_s(status))}",
     ]
-    return "  ".join(parts + [f"waiting: {reason}" for reason in status.get("waiting", [])])
+    return "  ".join(parts + [f"{label}: {remark}" for label, remark in _remarks(status)])
+
+
+def fleet(status: Status) -> list[list[str]]:
+    """Cells of a table of actors and evaluators, its head first; empty when there are none."""
+    actors = [*status.get("actors", []), *status.get("evaluators", [])]
+    rows = [_actor_cells(actor) for actor in actors[:MAX_ACTORS_SHOWN]]
+    if len(actors) > MAX_ACTORS_SHOWN:
+        rows.append([f"... {len(actors) - MAX_ACTORS_SHOWN} more", *[""] * (len(FLEET_HEAD) - 1)])
+    return [list(FLEET_HEAD), *rows] if rows else []
+
+
+def text(status: Status) -> str:
+    """The whole status as plain text, for a pipe or a file."""
+    lines = [f"{label:<22}{value}" for label, value in facts(status)]
+    rows = fleet(status)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pads = [str.ljust if column < LEFT_COLUMNS else str.rjust for column in range(len(widths))]
+    lines += [""] if rows else []
+    lines += ["  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines)
 
 
 def table(status: Status, title: str) -> RenderableType:
@@ -89,17 +111,15 @@ def table(status: Status, title: str) -> RenderableType:
     head.add_column(str(status.get("run", "")))
     for label, text in facts(status):
         head.add_row(label, Text(text))
-    actors = [*status.get("actors", []), *status.get("evaluators", [])]
-    if not actors:
+    rows = fleet(status)
+    if not rows:
         return head
-    fleet = Table(box=box.SIMPLE_HEAD)
-    for column in ("actor", "host", "pid", "env steps/s", "env steps", "policy age", "silent"):
-        fleet.add_column(column, justify="left" if column in ("actor", "host") else "right")
-    for actor in actors[:MAX_ACTORS_SHOWN]:
-        fleet.add_row(*(Text(cell) for cell in _actor_cells(actor)))
-    if len(actors) > MAX_ACTORS_SHOWN:
-        fleet.add_row(f"... {len(actors) - MAX_ACTORS_SHOWN} more", *[""] * 6)
-    return Group(head, fleet)
+    below = Table(box=box.SIMPLE_HEAD)
+    for number, column in enumerate(rows[0]):
+        below.add_column(column, justify="left" if number < LEFT_COLUMNS else "right")
+    for row in rows[1:]:
+        below.add_row(*map(Text, row))
+    return Group(head, below)
 
 
 class Progress:
@@ -140,14 +160,22 @@ class Progress:
             self._live = None
 
 
+def _remarks(status: Status) -> list[tuple[str, str]]:
+    """What the run waits for, and what looks wrong, as (label, text) pairs."""
+    waiting = [("waiting", str(reason)) for reason in status.get("waiting", [])]
+    return waiting + [("warning", str(reason)) for reason in status.get("warnings", [])]
+
+
 def _actor_cells(actor: Status) -> list[str]:
+    """Cells of one row; an evaluator has no rate, no steps of the run and no policy age."""
+    age = f"{actor.get('lag_updates', 0):,} updates, {actor['age_s']:.1f} s" if "age_s" in actor else UNKNOWN
     return [
         str(actor.get("id", "")),
         str(actor.get("host", "")),
         str(actor.get("pid", "")),
-        f"{actor.get('rate', 0.0):,.1f}",
-        f"{actor.get('executed', 0):,}",
-        f"{actor.get('lag_updates', 0):,} updates, {actor.get('age_s', 0.0):.1f} s",
+        f"{actor['rate']:,.1f}" if "rate" in actor else UNKNOWN,
+        f"{actor['executed']:,}" if "executed" in actor else UNKNOWN,
+        age,
         f"{actor.get('silent_s', 0.0):.1f} s",
     ]
 

@@ -23,7 +23,8 @@ class Reporter:
 
     def __init__(self, progress: Progress, run: RunDir, curve_s: float, clock: Clock) -> None:
         self._progress, self._run, self._curve_s, self._clock = progress, run, curve_s, clock
-        self._draw_at = clock.now() + curve_s
+        self._begun = clock.now()
+        self._draw_at = self._begun + curve_s
         self._recorded = False
 
     def notice(self, text: str) -> None:
@@ -33,8 +34,8 @@ class Reporter:
             log.write(text + "\n")
 
     def update(self, status: dict[str, Any]) -> None:
-        """The newest status."""
-        self._progress.update(status)
+        """The newest status; the time shown is that of this watch, as a buffer's begins anew with each of its processes."""
+        self._progress.update({**status, "uptime_s": self._clock.now() - self._begun})
         if not self._recorded:  # not before the roles are up: it asks git and the driver, and nobody waits for it
             self._record()
         if self._curve_s and self._clock.now() >= self._draw_at:

@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import ConfigError
-from headrace.launch.progress import LINE_EVERY_S, Progress, facts
+from headrace.launch.progress import LINE_EVERY_S, Progress, text
 from headrace.launch.rundir import RunDir
 
 REFRESH_S = 1.0
@@ -59,8 +59,7 @@ def show(endpoint: str, *, as_json: bool, once: bool, deadline_s: float) -> int:
             print(json.dumps(status, indent=2))
             return 0
         if once:
-            for label, text in facts(status):
-                print(f"{label:<22}{text}")
+            print(text(status))
             return 0
         while True:
             progress.update(status)

@@ -131,13 +131,13 @@ def test_the_environment_says_what_a_result_depends_on():
 
 class Screen:
     def __init__(self):
-        self.lines, self.updates = [], 0
+        self.lines, self.times = [], []
 
     def notice(self, text):
         self.lines.append(text)
 
     def update(self, status):
-        self.updates += 1
+        self.times.append(status["uptime_s"])
 
     def close(self):
         pass
@@ -147,7 +147,7 @@ def test_the_curve_is_drawn_from_time_to_time_and_at_the_end(tmp_path):
     run, screen, clock = RunDir.create(tmp_path / "run", {}), Screen(), ManualClock()
     run.metrics.write_text(json.dumps({"run/env_steps": 5, "run/return_mean": 1.0}) + "\n")
     reporter = Reporter(screen, run, 10.0, clock)
-    reporter.update({})
+    reporter.update({"uptime_s": 70.0})
     assert not run.curve.exists()
     assert run.environment.exists()
     clock.advance(10.0)
@@ -159,6 +159,7 @@ def test_the_curve_is_drawn_from_time_to_time_and_at_the_end(tmp_path):
     assert run.curve.stat().st_mtime_ns > first
     reporter.notice("a line")
     assert run.log("supervisor").read_text() == "a line\n"
+    assert screen.times == [0.0, 10.0, 10.0]  # its own, whatever the buffer says of itself
 
 
 def test_a_picture_is_never_worth_a_run(tmp_path, monkeypatch):

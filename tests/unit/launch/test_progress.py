@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from headrace.common.clock import ManualClock
-from headrace.launch.progress import LINE_EVERY_S, Progress, duration, eta_s, facts, line, table
+from headrace.launch.progress import LINE_EVERY_S, Progress, duration, eta_s, facts, fleet, line, table, text
 
 STATUS = {
     "run": "run-1",
@@ -71,9 +71,33 @@ def test_a_status_that_knows_nothing_yet_is_shown_too():
 
 
 def test_the_line_names_the_same_numbers():
-    text = line(STATUS)
+    said = line(STATUS)
     for part in ("4200/10000 (100/s)", "3200 (99/s)", "ratio 1.000", "-812.3 (eval -165.0)", "12 updates 0.1 s", "ETA 0:58"):
-        assert part in text
+        assert part in said
+
+
+def test_warnings_are_shown_like_reasons_to_wait():
+    status = {**STATUS, "waiting": ["no actor is connected"], "warnings": ["3 rows rejected: nan"]}
+    assert facts(status)[-2:] == [("waiting", "no actor is connected"), ("warning", "3 rows rejected: nan")]
+    assert line(status).endswith("  waiting: no actor is connected  warning: 3 rows rejected: nan")
+    assert "3 rows rejected: nan" in rendered(table(status, "run-1"))
+
+
+def test_an_evaluator_has_no_rate_and_no_steps():
+    judge = {"id": "evaluator", "host": "h", "pid": 8, "silent_s": 0.2}
+    status = {**STATUS, "evaluators": [judge]}
+    assert fleet(status)[1] == ["actor-0", "h", "7", "50.0", "2,100", "12 updates, 0.1 s", "0.0 s"]
+    assert fleet(status)[2] == ["evaluator", "h", "8", "-", "-", "-", "0.2 s"]
+    assert fleet({}) == []
+
+
+def test_plain_text_has_the_actors_too():
+    lines = text(STATUS).splitlines()
+    assert lines[0] == "env steps             4,200 of 10,000   100.0/s"
+    assert lines[-2].split() == ["actor", "host", "pid", "env", "steps/s", "env", "steps", "policy", "age", "silent"]
+    assert lines[-1].startswith("actor-0  h")
+    assert len(lines[-1]) == len(lines[-2])  # numbers are on the right
+    assert text({"waiting": ["x"]}).splitlines()[-1] == "waiting               x"
 
 
 def rendered(what):
@@ -83,14 +107,14 @@ def rendered(what):
 
 
 def test_the_table_lists_actors_and_bounds_them():
-    text = rendered(table(STATUS, "run-1"))
-    assert "actor-0" in text
-    assert "training" in text
+    shown = rendered(table(STATUS, "run-1"))
+    assert "actor-0" in shown
+    assert "training" in shown
     many = [{**STATUS["actors"][0], "id": f"actor-{n}"} for n in range(40)]
-    text = rendered(table({**STATUS, "actors": many}, "run-1"))
-    assert "actor-15" in text
-    assert "actor-16" not in text
-    assert "24 more" in text
+    shown = rendered(table({**STATUS, "actors": many}, "run-1"))
+    assert "actor-15" in shown
+    assert "actor-16" not in shown
+    assert "24 more" in shown
 
 
 def test_names_from_the_wire_are_text_and_not_markup():
