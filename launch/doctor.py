@@ -17,7 +17,7 @@ from headrace.launch.machine import GIB, THREAD_VARIABLES, cores, cpu_model, gpu
 
 GOOD, WARN, BAD = "ok", "look", "bad"
 BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
-TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "rich")
+TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "PyYAML", "rich")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ def findings(config: Path | None, overrides: Sequence[str]) -> Iterator[Finding]
         yield Finding("config", BAD, str(error))
         return
     yield Finding("config", GOOD, str(config))
+    if version_of("mujoco") == "-" and _needs_mujoco(options.env.id):
+        yield Finding("mujoco", BAD, f"not installed, but {options.env.id} needs it", "pip install 'headrace[mujoco]'")
     yield _processes(options)
     spec, finding = _environment(options)
     yield finding
@@ -74,6 +76,18 @@ def _installation() -> Iterator[Finding]:
             yield Finding(name, BAD, "not installed", "pip install headrace")
         else:
             yield Finding(name, WARN, "not installed", "a robot does not need it; training does: pip install 'headrace[train]'")
+
+    if version_of("mujoco") != "-":  # only some envs need it
+        yield Finding("mujoco", GOOD, version_of("mujoco"))
+
+
+def _needs_mujoco(env_id: str) -> bool:
+    """Whether an env of gymnasium's own is a MuJoCo one; of others nobody knows before they are made."""
+    try:
+        from gymnasium.envs.registration import registry
+    except ImportError:
+        return False
+    return "mujoco" in str(getattr(registry.get(env_id), "entry_point", ""))
 
 
 def _machine() -> Iterator[Finding]:

@@ -113,6 +113,19 @@ def test_the_doctor_names_what_keeps_a_run_from_working(tmp_path, words, what, s
     assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("bad")]) == 1
 
 
+def test_the_doctor_lists_mujoco_when_it_is_there_and_misses_it_when_the_env_needs_it(tmp_path, monkeypatch):
+    versions = {"mujoco": "3.9"}
+    monkeypatch.setattr(clinic, "version_of", lambda name: versions.get(name, "1"))
+    assert str(findings(tmp_path)["mujoco"]).split() == ["ok", "mujoco", "3.9"]
+    assert findings(tmp_path)["PyYAML"].verdict == "ok"
+    versions["mujoco"] = "-"
+    assert "mujoco" not in findings(tmp_path)
+    finding = findings(tmp_path, "--env.id", "Hopper-v5")["mujoco"]
+    assert finding.verdict == "bad"
+    assert "Hopper-v5 needs it" in finding.seen
+    assert "headrace[mujoco]" in finding.advice
+
+
 def test_more_actors_than_cores_is_only_looked_at(tmp_path):
     finding = findings(tmp_path, "--actor.count", "64")["processes"]
     assert finding.verdict == "look"
