@@ -18,7 +18,7 @@ from headrace.launch.supervision import DONE, Action, RolePlan, Supervision, Sup
 TICK_S = 0.05
 STATUS_S = 0.5
 STATUS_DEADLINE_S = 0.5
-GATHER_S = 1.0  # roles that one cause takes away within this time are named together
+GATHER_S = 3.0  # roles that one cause takes away within this time are named together
 Status = dict[str, Any]
 
 

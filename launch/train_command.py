@@ -85,7 +85,7 @@ def print_result(result: TrainResult) -> None:
     """The result as a table, the paths of what was written, and last the path of ``result.json``."""
     run = RunDir(Path(result.run_dir))
     mean, std = result.eval_return_mean, result.eval_return_std
-    lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, with a learner that died"
+    lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, to a learner that died before it saved them"
     pairs = [
         ("return", f"{mean:.2f} ± {std:.2f} over {result.episodes} episodes" if mean is not None else "not evaluated"),
         ("env steps", f"{result.env_steps:,}"),
