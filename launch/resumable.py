@@ -34,10 +34,11 @@ def require_resumable(run: RunDir, old: RunConfig, new: RunConfig) -> None:
     saved = any(run.checkpoints.glob("step_*"))
     again = f"begin a new run: headrace train {run.config} --run.name NAME --init-from"
     due = old.learner.checkpoint_every_updates
-    if updates >= due and not saved:
+    # Twice: a process may be killed while its first checkpoint is being written.
+    if updates >= 2 * due and not saved:
         raise ConfigError(
             f"{run.checkpoints}: no checkpoint, but the run has made {updates} updates"
-            f" (learner.checkpoint_every_updates {due}), so they have been deleted; put one back, or {again} POLICY"
+            f" (learner.checkpoint_every_updates {due}), so they were deleted or never written; put one back, or {again} POLICY"
         )
     places = dict.fromkeys([run.pool_dir(new.run.pool_dir), run.pool])
     # A synchronous run keeps its pool in its checkpoints, and says itself when one has none.

@@ -37,7 +37,7 @@ def make(tmp_path):
     [
         {},
         {"env_steps": 300, "updates": 0, "pool": True},
-        {"env_steps": 1499, "updates": 499, "pool": True},
+        {"env_steps": 1999, "updates": 999, "pool": True},
         {"env_steps": 1500, "updates": 500, "pool": True, "checkpoint": True},
         {"env_steps": 9000, "updates": 8000, "checkpoint": True, "words": ["--run.mode", "sync"]},
     ],
@@ -50,17 +50,17 @@ def test_a_whole_run_is_continued(make, state):
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_run_without_the_checkpoints_that_it_had_is_refused(make, mode):
-    run, _ = make(env_steps=1500, updates=500, pool=True, words=["--run.mode", mode])
+    run, _ = make(env_steps=2000, updates=1000, pool=True, words=["--run.mode", mode])
     with pytest.raises(ConfigError) as error:
         resume(run.path)
     said = str(error.value)
-    assert f"{run.checkpoints}: no checkpoint, but the run has made 500 updates" in said
+    assert f"{run.checkpoints}: no checkpoint, but the run has made 1000 updates" in said
     assert "learner.checkpoint_every_updates 500" in said
     assert "--init-from POLICY" in said
 
 
 def test_a_later_checkpoint_period_does_not_hide_that_they_are_gone(make):
-    run, _ = make(env_steps=1500, updates=500, pool=True)
+    run, _ = make(env_steps=2000, updates=1000, pool=True)
     with pytest.raises(ConfigError, match="no checkpoint"):
         resume(run.path, ["--learner.checkpoint_every_updates", "100000"])
 
