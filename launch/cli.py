@@ -23,8 +23,6 @@ LIGHT = ("buffer", "actor", "eval", "plot", "status", "pool")  # one thread of t
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. An understood error is one line on standard error and exit code 1."""
     words = list(sys.argv[1:] if words is None else words)
-    # Threads that spin while they wait for each other starve on shared cores: 45 updates/s became 2 (2 busy cores).
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if words and words[0] in LIGHT:
         for name, value in thread_variables(1).items():  # before numpy is imported, which reads them once
             os.environ.setdefault(name, value)
