@@ -72,6 +72,7 @@ class Server:
             self._loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
         self._loop.add_reader(self._fd, self._drain)
         ticker = self._loop.create_task(self._tick())
+        ticker.add_done_callback(lambda t: None if t.cancelled() else self._end(t.exception()))
         try:
             await self._ended
         finally:

@@ -11,6 +11,7 @@ needs a session, a request to say hello.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from headrace.common.wire.codec import Frame, Parts, decode, encode, parse_block
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.network import NetworkConfig
 
+LOG = logging.getLogger(__name__)
 Out = tuple[bytes, Parts]
 BATCHES_A_ROUND = 8
 MAX_WANTED = 256
@@ -122,7 +124,10 @@ class Service:
             return self._receive(peer, parts, now)
         except WireError as error:
             self.refused[error.reason] += 1
-            return []
+        except Exception:  # a defect of ours that one peer's bytes have found must not stop the others
+            self.refused["defect"] += 1
+            LOG.exception("a message of %d frames was dropped by a defect", len(parts))
+        return []
 
     def _receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
         if not parts:

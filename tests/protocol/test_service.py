@@ -155,6 +155,14 @@ def test_garbage_is_counted_and_unanswered(buffer):
     assert first(buffer.block(b"A", 1, 0), m.Ack) == m.Ack(1, 1)
 
 
+def test_a_defect_that_a_message_finds_stops_nobody(buffer, monkeypatch):
+    buffer.actor()
+    monkeypatch.setattr(buffer.service.watch, "pulse", lambda *_: 1 / 0)
+    assert buffer.say(b"A", m.Pulse()) == []
+    assert buffer.service.refused["defect"] == 1
+    assert first(buffer.block(b"A", 1, 0), m.Ack) == m.Ack(1, 1)
+
+
 def test_one_id_has_one_writer_and_the_zombie_is_fenced(buffer):
     buffer.actor(b"A", incarnation=b"1")
     assert first(buffer.actor(b"B", incarnation=b"9"), m.Refused).reason == "held"
