@@ -82,10 +82,9 @@ class LearnerConfig:
 def torch_threads(config: LearnerConfig) -> int:
     """Threads that torch gets: the option, or for 0 what leaves cores to actors and buffer on the same host.
 
-    Threads spin while they wait for each other, so one without a core of its own holds up the others: on two cores two
-    threads made 136 to 176 updates/s with the machine to themselves and 31 beside one busy process, where one thread made
-    116 and 104; in a whole run, beside two actors and the buffer, two made 10 and one 95. Networks of robot size gain
-    little beyond 8.
+    Threads spin while they wait for each other, so one without a core of its own holds up the others. On two cores, two
+    threads made 136 to 176 updates/s alone, 138 in a Pendulum run with the machine to itself, but 31 beside one busy
+    process; one thread made 116, 95 and 104. Networks of robot size gain little beyond 8.
     """
     if config.threads:
         return config.threads
