@@ -175,7 +175,8 @@ class LearnerLoop:
         if self._published_step != self.sac.step:
             self._publish()
         self._feed.wait_published(PUBLISH_S)
-        path = self.save() if self._saved_step != self.sac.step or not checkpoint.newest(self._settings.checkpoints) else None
+        saved = self._saved_step == self.sac.step and not self._not_saved
+        path = None if saved and checkpoint.newest(self._settings.checkpoints) else self.save()
         if path is not None:
             LOG.info("final checkpoint %s", path)
         self._log(force=True)

@@ -6,7 +6,9 @@ import sys
 import time
 
 import numpy as np
+from helpers.weights import mlp_description
 
+from headrace.actor.policy import MlpLayout
 from headrace.common.clock import MonotonicClock
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version, WeightSet
@@ -16,28 +18,11 @@ from headrace.common.wire.network import NetworkConfig
 from headrace.learner.feed import Feed
 
 
-def canary_policy(spec: TransitionSpec, hidden: int = 8) -> dict[str, object]:
-    """The description of a one-layer MLP policy for ``spec``."""
-    return {
-        "type": "mlp",
-        "keys": [o.key for o in spec.obs if o.role != "critic"],
-        "hidden": [hidden],
-        "activation": "relu",
-        "stack": spec.stack,
-        "low": list(spec.action.low),
-        "high": list(spec.action.high),
-        "log_std": [-20, 2],
-        "normalise": False,
-    }
-
-
-def canary_weights(spec: TransitionSpec, learner: str, epoch: int, step: int, hidden: int = 8) -> WeightSet:
-    """An MLP policy whose every tensor is filled with ``step``."""
-    size = sum(int(np.prod(o.shape)) for o in spec.obs if o.role != "critic") * spec.stack
-    out = 2 * int(np.prod(spec.action.shape))
-    shapes = {"trunk.0.weight": (hidden, size), "trunk.0.bias": (hidden,), "head.weight": (out, hidden), "head.bias": (out,)}
-    tensors = {name: np.full(shape, step, np.float32) for name, shape in shapes.items()}
-    return WeightSet(Version(learner, epoch, step), canary_policy(spec, hidden), tensors)
+def canary_weights(spec: TransitionSpec, learner: str, epoch: int, step: int) -> WeightSet:
+    """A one-layer MLP policy whose every tensor is filled with ``step``."""
+    policy = mlp_description(spec, hidden=[8])
+    tensors = {name: np.full(shape, step, np.float32) for name, shape in MlpLayout.of(policy, spec).shapes.items()}
+    return WeightSet(Version(learner, epoch, step), policy, tensors)
 
 
 def prove(batch: object, stack: int = 1) -> None:
