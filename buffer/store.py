@@ -1,7 +1,7 @@
 """One open pool: rings, ledger and statistics, moved together so that a kill at any instant leaves them in step.
 
 Rules: a table change of the ledger is stamped before the first row that needs it is committed; the tail never passes the
-older stamp; what a stamp does not cover is replayed from the rows themselves at open.
+older stamp; what a stamp does not cover is replayed from the rows themselves at open. Indexes follow each change of the rows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from headrace.buffer import files as pool_files
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.files import Field, PoolFiles
+from headrace.buffer.index import Index, Indexes
 from headrace.buffer.ledger import ENTRY, Ledger
 from headrace.buffer.ring import geometry
 from headrace.buffer.segment import Segment
@@ -74,6 +75,7 @@ class Store:
         self.spec = spec
         self.ledger = Ledger(config.max_actors)
         self.statistics = RunningStatistics(spec)
+        self.indexes = Indexes()
         self.files = files
         self.header = files.header
         files.begin(int.from_bytes(os.urandom(7), "little"))
@@ -111,6 +113,18 @@ class Store:
         store._recover()
         return store
 
+    def attach(self, index: Index) -> None:
+        """Let ``index`` follow the rows, from those that are live now on."""
+        self._feed(index)
+        self.indexes.add(index)
+
+    def _feed(self, index: Index) -> None:
+        index.cleared()
+        first = self.segment.tail
+        for rows in self._rows(first):
+            index.committed(first, rows)
+            first += len(rows)
+
     def insert(self, block: Block, actor: str, stream: int, first_seq: int) -> Inserted:
         """Commit the rows of ``block`` that the ledger does not know; see ``SACReplayPool.insert``."""
         block.check(self.spec)
@@ -140,9 +154,13 @@ class Store:
         tail = max(floor, segment.head + n - segment.sizes.capacity)
         while tail > self.files.stamps.older:
             self._stamp()
+        if self.indexes and tail > segment.tail:
+            self.indexes.retired(tail)
         if floor > segment.tail:
             segment.retire(floor)
         segment.commit(block, index, stream, seq)
+        if self.indexes:
+            self.indexes.committed(segment.head - n, segment.rows(segment.head - n, segment.head))
         self.ledger.advance(index, stream, seq + n - 1, n, self.spec.fresh_steps(block.rows))
         self.statistics.add(block.frames, block.rows["obs"][:, -1])
         if segment.head - self.files.stamps.newest >= STAMP_ROWS:
@@ -271,6 +289,7 @@ class Store:
         self._stamp_both()
         self.files.begin(int.from_bytes(os.urandom(7), "little"))
         self.header[Field.RESTORING] = 0
+        self._feed(self.indexes)
 
     def _check_arrays(self, arrays: Mapping[str, Array], numbers: Mapping[str, int]) -> tuple[Array, dict[str, Array]]:
         missing = sorted(set(self.columns()) - set(arrays))
@@ -291,8 +310,8 @@ class Store:
         return rows, frames
 
     def check_valid(self) -> tuple[bool, str]:
-        """Whether rings, ledger and statistics are sound and agree; looks at every live row."""
-        for part in (self.segment, self.ledger, self.statistics):
+        """Whether rings, ledger, statistics and indexes are sound and agree; looks at every live row."""
+        for part in (self.segment, self.ledger, self.statistics, self.indexes):
             valid, why = part.check_valid()
             if not valid:
                 return valid, why
