@@ -71,6 +71,11 @@ class Header:
         self._fields[field] = value
 
     @property
+    def head(self) -> int:
+        """Id after the newest committed row."""
+        return self._fields[Field.HEAD]
+
+    @property
     def tail(self) -> int:
         """Oldest live row: publishing HEAD evicts by itself, so that commit and eviction are one store."""
         return max(self._fields[Field.FLOOR], self._fields[Field.HEAD] - self._fields[Field.CAPACITY])

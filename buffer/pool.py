@@ -15,8 +15,9 @@ from headrace.buffer.config import PoolConfig
 from headrace.buffer.files import Field
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
+from headrace.buffer.random_source import RandomSource
 from headrace.buffer.reader import row_digests
-from headrace.buffer.sampler import UniformSampler
+from headrace.buffer.sampler import Sampler, UniformSampler, require_rows
 from headrace.buffer.store import COUNTERS, Inserted, Store
 from headrace.common.batch import Batch
 from headrace.common.block import Block
@@ -60,10 +61,11 @@ class SACReplayPool:
         rng: np.random.Generator | None = None,
     ) -> None:
         self._lock = threading.RLock()
-        self._sampler = UniformSampler(np.random.default_rng() if rng is None else rng)
+        self._random = RandomSource(np.random.default_rng() if rng is None else rng)
         self._path = None if path is None else Path(path)
         self._plain: PlainLayout | None = None
         self._store: Store | None = None
+        self._sampler: Sampler  # comes with the store
         self._closed = False
         self._owner: PoolLock | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
@@ -82,8 +84,11 @@ class SACReplayPool:
 
     def _create(self, spec: TransitionSpec) -> Store:
         extra = {"plain": None if self._plain is None else self._plain.to_list()}
-        self._store = Store.create(spec, self.config, self._path, extra)
-        return self._store
+        return self._adopt(Store.create(spec, self.config, self._path, extra))
+
+    def _adopt(self, store: Store) -> Store:
+        self._store, self._sampler = store, UniformSampler(store.header, self._random)
+        return store
 
     def _reopen(self, path: Path, found: Mapping[str, Any], spec: TransitionSpec | None, configured: bool) -> None:
         if "uuid" not in found:
@@ -102,7 +107,7 @@ class SACReplayPool:
         if different:
             raise SpecError(f"{path} holds rows of another spec (ours first): {'; '.join(different)}")
         self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
-        self._store = Store.open(kept_spec, self.config, path, uuid.UUID(hex=found["uuid"]))
+        self._adopt(Store.open(kept_spec, self.config, path, uuid.UUID(hex=found["uuid"])))
 
     @property
     def spec(self) -> TransitionSpec | None:
@@ -213,8 +218,8 @@ class SACReplayPool:
         """
         with self._lock:
             self._check_not_closed()
-            ids = self._sampler.draw(self.tail, self.head, batch_size, rng)
-            return self._open().segment.reader.gather(ids)
+            require_rows(batch_size, self.size)
+            return self._open().segment.reader.gather(self._sampler.draw(batch_size, rng).ids)
 
     def gather(self, ids: Array, out: Batch | None = None) -> Batch:
         """The rows ``ids``, ``(B,)`` int64, into ``out`` when given.
@@ -348,7 +353,7 @@ class SACReplayPool:
 
     def _body(self) -> dict[str, Any]:
         plain = None if self._plain is None else self._plain.to_list()
-        return {**self._open().body(), "config": dump(self.config), "plain": plain, "sampler": self._sampler.get_state()}
+        return {**self._open().body(), "config": dump(self.config), "plain": plain, "sampler": self._random.get_state()}
 
     def get_state(self) -> dict[str, Any]:
         """Everything the pool holds: plain values, and ``arrays`` (copies) by the file name that a snapshot gives them."""
@@ -362,10 +367,10 @@ class SACReplayPool:
             try:
                 spec = TransitionSpec.from_dict(state["spec"])
                 plain = None if state["plain"] is None else PlainLayout.from_list(state["plain"])
-                self._sampler.check_state(state["sampler"])
+                self._random.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
                 (self._store or self._create(spec)).restore(state, state["arrays"])
-                self._sampler.set_state(state["sampler"])
+                self._random.set_state(state["sampler"])
             except (KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 

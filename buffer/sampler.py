@@ -1,25 +1,53 @@
-"""How rows are drawn: uniformly, without replacement inside one batch."""
+"""How rows are drawn: what a draw is, and the uniform one, without replacement inside one batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from headrace.common.errors import ConfigError, PoolTooSmall
+from headrace.buffer.files import Header
+from headrace.buffer.random_source import RandomSource
+from headrace.common.errors import PoolTooSmall
 
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Rows chosen for one batch.
+
+    Attributes:
+        ids: ``(B,)`` int64 ids of live rows.
+        weights: ``(B,)`` float32 importance weights, at most 1; None where every row counts the same.
+        sets: ``(B,)`` uint8, which named set each row was drawn for; None where there are no sets.
+    """
+
+    ids: Array
+    weights: Array | None = None
+    sets: Array | None = None
+
+
+class Sampler(Protocol):
+    """Draws live rows of one pool; called under the pool's lock."""
+
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
+        """``batch_size`` rows, in random order; ``rng`` draws in place of the pool's generator.
+
+        Raises:
+            PoolTooSmall: fewer rows than ``batch_size`` can be drawn.
+        """
+
+
 class UniformSampler:
-    """Draws ids; owns the generator that draws when the caller brings none."""
+    """Each live row equally likely, none twice."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
+    def __init__(self, header: Header, random: RandomSource) -> None:
+        self._header, self._random = header, random
 
-    def draw(self, tail: int, head: int, batch_size: int, rng: np.random.Generator | None = None) -> Array:
-        """``(batch_size,)`` distinct int64 ids of ``[tail, head)``, in random order.
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
+        """Distinct rows.
 
         The generator's own choice is Floyd's algorithm for small shares of the rows, and a tail shuffle above one in
         fifty, so the cost follows the batch and not the pool.
@@ -27,40 +55,19 @@ class UniformSampler:
         Raises:
             PoolTooSmall: fewer rows than ``batch_size`` are live.
         """
-        if not 1 <= batch_size <= head - tail:
-            raise PoolTooSmall(
-                f"a batch of {batch_size} rows was asked of {head - tail} stored rows; fill the pool or ask for less"
-            )
-        ids = (self._rng if rng is None else rng).choice(head - tail, batch_size, replace=False)
+        tail = self._header.tail
+        live = self._header.head - tail
+        require_rows(batch_size, live)
+        ids = self._random.pick(rng).choice(live, batch_size, replace=False)
         ids += tail
-        return ids
-
-    def get_state(self) -> dict[str, Any]:
-        """The generator's state, as plain values that JSON can hold."""
-        state: dict[str, Any] = _plain(self._rng.bit_generator.state)
-        return state
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of :meth:`get_state`.
-
-        Raises:
-            ConfigError: it belongs to another kind of generator.
-        """
-        self.check_state(state)
-        self._rng.bit_generator.state = state
-
-    def check_state(self, state: Mapping[str, Any]) -> None:
-        """Refuse what :meth:`set_state` would refuse."""
-        ours = self._rng.bit_generator.state["bit_generator"]
-        if state["bit_generator"] != ours:
-            raise ConfigError(f"random state of a {state['bit_generator']} generator, the pool was given a {ours} one")
-
-    def check_valid(self) -> tuple[bool, str]:
-        """Always valid: any generator state draws."""
-        return True, ""
+        return Drawn(ids)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+def require_rows(batch_size: int, rows: int) -> None:
+    """Refuse a batch that so few rows cannot fill.
+
+    Raises:
+        PoolTooSmall: naming both numbers.
+    """
+    if not 1 <= batch_size <= rows:
+        raise PoolTooSmall(f"a batch of {batch_size} rows was asked of {rows} stored rows; fill the pool or ask for less")

@@ -43,7 +43,7 @@ class Segment:
     @property
     def head(self) -> int:
         """Id after the newest committed row."""
-        return self._header[Field.HEAD]
+        return self._header.head
 
     @property
     def tail(self) -> int:
