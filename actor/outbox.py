@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.common.block import Block
+from headrace.common.errors import BlockRefused
+
+JOINED_ROWS = 512  # beyond this a longer block saves nothing
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,16 @@ class Item:
 class Outbox:
     """Numbers blocks from seq 1 and forgets them only when acknowledged or rejected.
 
+    A block is numbered when it is first sent, and never changes from then on. Blocks that wait together become one, since
+    what a block costs on its way into the pool hardly depends on its length.
+
     Args:
         limit_bytes: no block is taken while more than this waits (one block is always taken).
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
+        self._waiting: deque[tuple[Block, int]] = deque()
         self._items: deque[Item] = deque()
         self._unsent = 0
         self._next_seq = 1
@@ -39,21 +46,44 @@ class Outbox:
         """Whether :meth:`add` may be called."""
         return self.nbytes < self._limit_bytes
 
-    def add(self, block: Block, steps: int) -> Item:
-        """Number a block; it is immutable from now on."""
-        item = Item(self._next_seq, self._next_seq + block.n_rows - 1, steps, block)
-        self._items.append(item)
-        self._next_seq = item.last + 1
+    def add(self, block: Block, steps: int) -> None:
+        """Take a block that accounts for ``steps`` env steps."""
+        self._waiting.append((block, steps))
         self.nbytes += block.nbytes
         self.steps += steps
-        return item
 
-    def next_unsent(self) -> Item | None:
-        """The oldest block that was not sent in this session, or none; it counts as sent from now on."""
-        if self._unsent >= len(self._items):
-            return None
+    def next_unsent(self, limit_bytes: int = 0) -> Item | None:
+        """The oldest block that was not sent in this session, or none; it counts as sent from now on.
+
+        Blocks that were never sent are joined while they have at most ``limit_bytes`` together.
+        """
+        if self._unsent == len(self._items):
+            if not self._waiting:
+                return None
+            self._items.append(self._number(limit_bytes))
         self._unsent += 1
         return self._items[self._unsent - 1]
+
+    def _number(self, limit_bytes: int) -> Item:
+        count, joined = self._join(limit_bytes)
+        steps = sum(self._waiting.popleft()[1] for _ in range(count))
+        item = Item(self._next_seq, self._next_seq + joined.n_rows - 1, steps, joined)
+        self._next_seq = item.last + 1
+        return item
+
+    def _join(self, limit_bytes: int) -> tuple[int, Block]:
+        """How many of the waiting blocks go together, and the block that they make."""
+        blocks: list[Block] = []
+        rows = nbytes = 0
+        for block, _ in self._waiting:
+            rows, nbytes = rows + block.n_rows, nbytes + block.nbytes
+            if blocks and (nbytes > limit_bytes or rows > JOINED_ROWS):
+                break
+            blocks.append(block)
+        try:
+            return len(blocks), Block.join(blocks)
+        except BlockRefused:  # one of them is unsound: each goes alone, and the buffer refuses that one by name
+            return 1, blocks[0]
 
     def acknowledge(self, seq: int) -> int:
         """Forget blocks up to ``seq``; env steps that are settled by it. A forged future seq settles nothing unsent."""
@@ -74,25 +104,27 @@ class Outbox:
         return settled
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._items) + len(self._waiting)
 
     def get_state(self) -> dict[str, Any]:
         """Blocks and cursors."""
-        return {"items": list(self._items), "next_seq": self._next_seq}
+        return {"items": list(self._items), "waiting": list(self._waiting), "next_seq": self._next_seq}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore :meth:`get_state`; everything counts as unsent."""
-        self._items = deque(state["items"])
+        self._items, self._waiting = deque(state["items"]), deque(state["waiting"])
         self._next_seq, self._unsent = state["next_seq"], 0
-        self.nbytes = sum(i.block.nbytes for i in self._items)
-        self.steps = sum(i.steps for i in self._items)
+        self.nbytes = self._held()
+        self.steps = sum(i.steps for i in self._items) + sum(steps for _, steps in self._waiting)
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether blocks are numbered without gap and the byte count adds up."""
-        items = list(self._items)
-        for a, b in itertools.pairwise(items):
+        for a, b in itertools.pairwise(self._items):
             if b.first != a.last + 1:
                 return False, f"gap between seq {a.last} and {b.first}"
-        if self.nbytes != sum(i.block.nbytes for i in items):
-            return False, f"{self.nbytes} bytes counted, {sum(i.block.nbytes for i in items)} held"
+        if self.nbytes != self._held():
+            return False, f"{self.nbytes} bytes counted, {self._held()} held"
         return True, ""
+
+    def _held(self) -> int:
+        return sum(i.block.nbytes for i in self._items) + sum(block.nbytes for block, _ in self._waiting)

@@ -35,12 +35,13 @@ class Uplink:
     Args:
         spec: what rows look like.
         outbox_bytes: bound on unacknowledged blocks.
-        part_bytes: length of one range of weights.
+        part_bytes: length of one range of weights, and bound of what short blocks are joined to.
     """
 
     def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int) -> None:
         self._spec = spec
         self._outbox = Outbox(outbox_bytes)
+        self._part_bytes = part_bytes
         self._fetch = WeightFetch(part_bytes)
         self._changed = threading.Condition()
         self._allowance = Allowance()
@@ -148,7 +149,7 @@ class Uplink:
             self._events = []
             room -= sum(size_of(parts) for parts in out)
             while room > 0:
-                item = self._outbox.next_unsent()
+                item = self._outbox.next_unsent(min(room, self._part_bytes))
                 if item is None:
                     break
                 head = m.BlockHead(self._stream, item.first, item.block.n_rows, item.block.n_frames)

@@ -63,15 +63,15 @@ class Segment:
     def parts(self, block: Block, start: int = 0) -> Iterator[Block]:
         """The block's rows from ``start`` on as blocks that fit one commit, in order."""
         if start:
-            block = _compact(block, start, block.n_rows)
+            block = block.part(start, block.n_rows)
         n = block.n_rows
         if n <= self.sizes.max_rows and block.n_frames <= self.sizes.max_frames:
             yield block
         elif n == 1:
-            yield _compact(block, 0, 1)  # at most 2 h frames, which always fit
+            yield block.part(0, 1)  # at most 2 h frames, which always fit
         else:
             for low, high in ((0, n // 2), (n // 2, n)):
-                yield from self.parts(_compact(block, low, high))
+                yield from self.parts(block.part(low, high))
 
     def room_for(self, block: Block) -> int:
         """Where the tail must be before ``block`` may be written: rows below would lose frames to it."""
@@ -200,15 +200,6 @@ def _oldest(rows: Array) -> Array:
     """Oldest frame of each row, ``(n,)``."""
     oldest: Array = np.minimum(rows["obs"].min(axis=1), rows["next_obs"].min(axis=1))
     return oldest
-
-
-def _compact(block: Block, start: int, stop: int) -> Block:
-    """Rows ``[start, stop)`` with only the frames that they use."""
-    rows = block.rows[start:stop].copy()
-    used, where = np.unique(np.concatenate([rows["obs"], rows["next_obs"]]), return_inverse=True)
-    where = where.reshape(2, len(rows), -1)
-    rows["obs"], rows["next_obs"] = where
-    return Block(rows, {key: frames[used] for key, frames in block.frames.items()})
 
 
 def write(ring: Array, start: int, values: Array) -> None:

@@ -120,7 +120,7 @@ class Server:
         self._work()
 
     def _work(self) -> None:
-        if self._busy:
+        if self._busy or self._ended.done():
             return
         work = self._service.take_work()
         if not work:

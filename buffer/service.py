@@ -312,15 +312,17 @@ class Service:
         return out
 
     def _inserted(self, work: Insert, done: Done, acks: dict[tuple[bytes, int], int]) -> list[Out]:
+        if done.reason:
+            return []  # neither committed nor passed over, so not acknowledged either
         last = work.seq + work.block.n_rows - 1
         self.pacing.accounted(work.actor, done.steps)
         self.watch.cursor(work.actor, work.stream, last)
-        if done.reason:
-            self.rejected[done.reason] += work.block.n_rows
-            reject = m.Reject(work.stream, work.seq, last, done.reason[:32], _printable(done.detail)[:256])
-            return [(work.peer, [encode(reject)])]
         acks[work.peer, work.stream] = max(last, acks.get((work.peer, work.stream), 0))
-        return []
+        rejects = []
+        for r in done.refused:
+            self.rejected[r.reason] += r.last - r.first + 1
+            rejects.append(m.Reject(work.stream, r.first, r.last, r.reason[:32], _printable(r.detail)[:256]))
+        return [(work.peer, [encode(reject)]) for reject in rejects]
 
     def _drawn(self, work: Draw, done: Done) -> list[Out]:
         client = self._clients.get(work.peer)

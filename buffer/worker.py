@@ -7,13 +7,13 @@ for a page. Work comes in as plain values and goes out as plain values.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shelf import Shelf
-from headrace.common.block import Block
+from headrace.common.block import ROW_REASONS, Block
 from headrace.common.errors import BlockRefused, PoolTooSmall, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
@@ -72,13 +72,24 @@ Work = Open | Insert | Draw | Shelve
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Rows ``first .. last`` of a block that may not enter the pool; the cursor has moved past them."""
+
+    first: int
+    last: int
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
 class Done:
-    """What became of one piece of work; ``reason`` is empty when it was done."""
+    """What became of one piece of work; ``reason`` is empty when it was done, though maybe not for ``refused`` rows."""
 
     work: Work
     reason: str = ""
     detail: str = ""
     steps: int = 0
+    refused: tuple[Refusal, ...] = ()
     parts: list[Parts] = field(default_factory=list)
 
 
@@ -153,13 +164,26 @@ class PoolWorker:
         return Done(work)
 
     def _insert(self, pool: SACReplayPool, spec: TransitionSpec, work: Insert) -> Done:
+        refused: list[Refusal] = []
+        for refusal in self._commit(pool, work, work.block, work.seq):
+            if refused and (refused[-1].last + 1, refused[-1].reason) == (refusal.first, refusal.reason):
+                refusal = replace(refused.pop(), last=refusal.last)
+            refused.append(refusal)
+        return Done(work, steps=spec.fresh_steps(work.block.rows), refused=tuple(refused))
+
+    def _commit(self, pool: SACReplayPool, work: Insert, block: Block, seq: int) -> Iterator[Refusal]:
+        """Commit a part of the block from ``seq`` on; halves it until only the rows that may not enter are left out."""
+        n = block.n_rows
         try:
-            pool.insert(work.block, work.actor, work.stream, work.seq)
+            pool.insert(block, work.actor, work.stream, seq)
         except BlockRefused as error:
+            if error.reason in ROW_REASONS and n > 1:
+                for low, high in ((0, n // 2), (n // 2, n)):
+                    yield from self._commit(pool, work, block.part(low, high), seq + low)
+                return
             with contextlib.suppress(BlockRefused):  # a stream that the ledger cannot hold has no cursor to move
-                pool.reject(work.actor, work.stream, work.seq, work.block.n_rows)
-            return Done(work, error.reason, str(error)[:256], work.block.n_rows)
-        return Done(work, steps=spec.fresh_steps(work.block.rows))
+                pool.reject(work.actor, work.stream, seq, n)
+            yield Refusal(seq, seq + n - 1, error.reason, str(error)[:256])
 
     def _draw(self, pool: SACReplayPool, spec: TransitionSpec, work: Draw) -> Done:
         parts: list[Parts] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from headrace.common.errors import BlockRefused
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
+ROW_REASONS = ("steps", "reward", "flag", "label", "non-finite")  # of single rows; the other reasons damn a block
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,33 @@ class Block:
     def nbytes(self) -> int:
         """Bytes of rows and frames."""
         return int(self.rows.nbytes + sum(f.nbytes for f in self.frames.values()))
+
+    @classmethod
+    def join(cls, blocks: Sequence[Block]) -> Block:
+        """Blocks of one spec as one, in order; the sum of their bytes is its own.
+
+        Raises:
+            BlockRefused: reason ``reference``, since joined a wrong reference could point at another block's frame.
+        """
+        if len(blocks) == 1:
+            return blocks[0]
+        rows = np.concatenate([b.rows.view(f"V{b.rows.itemsize}") for b in blocks]).view(blocks[0].rows.dtype)
+        lengths = [b.n_frames for b in blocks]
+        counts = [b.n_rows for b in blocks]
+        limit, shift = (np.repeat(n, counts)[:, None] for n in (lengths, np.cumsum([0, *lengths[:-1]])))
+        for name in ("obs", "next_obs"):
+            if not ((rows[name] >= 0) & (rows[name] < limit)).all():
+                raise BlockRefused("reference", f"{name} points outside a block's frames")
+            rows[name] += shift
+        return cls(rows, {key: np.concatenate([b.frames[key] for b in blocks]) for key in blocks[0].frames})
+
+    def part(self, start: int, stop: int) -> Block:
+        """Rows ``[start, stop)`` with only the frames that they use; the references must be sound."""
+        rows = self.rows[start:stop].copy()
+        used, where = np.unique(np.concatenate([rows["obs"], rows["next_obs"]]), return_inverse=True)
+        where = where.reshape(2, len(rows), -1)
+        rows["obs"], rows["next_obs"] = where
+        return Block(rows, {key: frames[used] for key, frames in self.frames.items()})
 
     def check(self, spec: TransitionSpec) -> None:
         """Refuse rows that must not enter a pool.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket as stdlib_socket
 import threading
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 import zmq
@@ -72,6 +72,7 @@ class Link:
         self._wake_read, self._wake_write = stdlib_socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
+        self._woken = False  # set by whoever wakes, reset by the thread before it looks what there is to send
         self._thread = threading.Thread(target=self._run, name="headrace-link", daemon=True)
 
     def start(self) -> None:
@@ -80,7 +81,8 @@ class Link:
 
     def wake(self) -> None:
         """Tell the thread that the role has something to send."""
-        with contextlib.suppress(BlockingIOError):  # it has not yet read the last wake, so it will look
+        if not self._woken:
+            self._woken = True
             self._wake_write.send(b"\0")
 
     def check(self) -> None:
@@ -130,7 +132,6 @@ class Link:
         pulse_at = 0.0
         while self._stop is None:
             now = self._clock.now()
-            self.session.update_hello(**dict(zip(("executed", "pending"), self._role.position(), strict=True)))
             hello = self.session.tick(now)
             if self.session.reconnect:
                 self.session.reconnect = False
@@ -140,7 +141,8 @@ class Link:
                 break
             if hello is not None:
                 self._queue.clear()
-                self._send(socket, [encode(hello)])
+                executed, pending = self._role.position()
+                self._send(socket, [encode(replace(hello, executed=executed, pending=pending))])
             if self.session.phase is Phase.LIVE and now >= pulse_at:
                 pulse_at = now + self._network.heartbeat_s
                 self._send(socket, [encode(self._role.pulse())])
@@ -183,6 +185,7 @@ class Link:
         for source, _ in poller.poll(int(seconds * 1000) + 1):
             if source == self._wake_read.fileno():
                 self._wake_read.recv(4096)
+                self._woken = False
 
     def _take(self, socket: zmq.Socket[bytes]) -> None:
         for _ in range(MAX_TAKE):

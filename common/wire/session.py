@@ -14,7 +14,6 @@ any       Refused, retry_s = 0                 ENDED     SessionRefused
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
 
 from headrace.common.errors import DeadlineExceeded, HeadraceError, SessionRefused
 from headrace.common.wire.messages import Hello, Message, Received, Refused, Welcome
@@ -94,10 +93,6 @@ class ClientSession:
     def sent(self, size: int) -> None:
         """Account for bytes that were handed to the socket."""
         self._sent += size
-
-    def update_hello(self, *, executed: int, pending: int) -> None:
-        """Keep the counters of the next hello current."""
-        self.hello = replace(self.hello, executed=executed, pending=pending)
 
     def _refused(self, message: Refused, now: float) -> None:
         if message.retry_s <= 0:

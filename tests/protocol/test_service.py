@@ -139,6 +139,21 @@ def test_a_poison_block_is_rejected_and_blocks_nothing(buffer):
     assert buffer.service.totals.counters["lost_before"] == 0
 
 
+def test_of_a_long_block_only_the_poison_rows_are_rejected(buffer):
+    buffer.actor()
+    made = block(range(10))
+    made.rows["rewards"][[3, 4]] = np.nan
+    made.frames["obs"][9, 0] = np.inf  # the last frame but one: of row 8 as next_obs, and of row 9 as obs
+    answers = buffer.raw(b"A", block_parts(m.BlockHead(1, 1, 10, 11), made, SPEC))
+    rejects = [(a[1].first, a[1].last, a[1].reason) for a in answers if isinstance(a[1], m.Reject)]
+    assert rejects == [(4, 5, "non-finite"), (9, 10, "non-finite")]
+    assert first(answers, m.Ack) == m.Ack(1, 10)
+    assert buffer.service.totals.counters["rows_accepted"] == 6
+    assert buffer.service.totals.counters["rows_rejected"] == 4
+    assert buffer.service.totals.counters["lost_before"] == 0
+    assert first(buffer.block(b"A", 11, 10), m.Ack) == m.Ack(1, 11)
+
+
 def test_only_an_actor_with_a_session_inserts(buffer):
     buffer.actor()
     buffer.learner()

@@ -24,8 +24,8 @@ def block(*times):
     return Block(rows, {"obs": np.zeros((len(times) + 1, 1), np.float32)})
 
 
-def uplink(stream=5):
-    up = Uplink(SPEC, 1 << 20, 100)
+def uplink(stream=5, part_bytes=100):
+    up = Uplink(SPEC, 1 << 20, part_bytes)
     up.welcomed(m.Welcome(stream, 5.0, 0.5, 1 << 20, 100, 1 << 30))
     return up
 
@@ -41,6 +41,38 @@ def test_blocks_are_numbered_by_rows_from_one_and_sent_once():
         assert up.offer(block(*times), 0)
     assert sent(up) == [(5, 1, 3), (5, 4, 1), (5, 5, 2)]
     assert sent(up) == []
+
+
+def test_blocks_that_wait_together_leave_as_one_and_stay_one():
+    up = uplink(part_bytes=1 << 20)
+    for times in [(0, 1, 2), (3,), (4, 5)]:
+        up.offer(block(*times), 0)
+    assert sent(up) == [(5, 1, 6)]
+    up.offer(block(6), 0)
+    assert sent(up) == [(5, 7, 1)]
+    up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, 1 << 30))
+    up.offer(block(7), 0)
+    assert sent(up) == [(5, 1, 6), (5, 7, 1), (5, 8, 1)]
+
+
+def test_joined_blocks_are_bounded_in_bytes_and_rows():
+    box = Outbox(1 << 30)
+    for t in range(2000):
+        box.add(block(t), 1)
+    assert box.next_unsent(3 * block(0).nbytes).block.n_rows == 3
+    assert box.next_unsent(1).block.n_rows == 1
+    assert box.next_unsent(1 << 20).block.n_rows == 512
+    assert box.check_valid() == (True, "")
+    assert (box.acknowledge(516), box.steps, len(box)) == (516, 1484, 1484)
+
+
+def test_an_unsound_block_is_not_hidden_among_others():
+    box = Outbox(1 << 30)
+    for t in range(3):
+        box.add(block(t), 1)
+    box.add(block(3), 1)
+    list(box._waiting)[1][0].rows["next_obs"] = 2  # beyond its own two frames, but not beyond those of all
+    assert [box.next_unsent(1 << 20).block.n_rows for _ in range(3)] == [1, 1, 2]
 
 
 def test_a_new_session_resends_what_was_not_acknowledged_in_the_same_stream():

@@ -105,3 +105,31 @@ def test_checking_changes_nothing_and_takes_read_only_arrays():
     data = Block(np.frombuffer(rows.tobytes(), spec.row_dtype), {"x": np.frombuffer(bytes(8), "<f4")})
     data.check(spec)
     assert data.rows.tobytes() == rows.tobytes()
+
+
+def transitions(b):
+    sides = [b.frames[key][b.rows[name]].reshape(b.n_rows, -1) for key in sorted(b.frames) for name in ("obs", "next_obs")]
+    return [(row["seq"], row["action"].tobytes(), *(s[i].tobytes() for s in sides)) for i, row in enumerate(b.rows)]
+
+
+def test_joined_blocks_hold_the_same_transitions_and_come_apart_again():
+    blocks = [Lane(SPEC, lane, (4, 9)).block(rows) for lane, rows in ((1, 6), (2, 1), (3, 20))]
+    joined = Block.join(blocks)
+    joined.check(SPEC)
+    assert transitions(joined) == [t for b in blocks for t in transitions(b)]
+    assert joined.nbytes == sum(b.nbytes for b in blocks)
+    part = joined.part(4, 9)
+    part.check(SPEC)
+    assert transitions(part) == transitions(joined)[4:9]
+    assert part.n_frames < joined.n_frames
+    for b in blocks:
+        b.check(SPEC)  # unchanged
+
+
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+@pytest.mark.parametrize("name", ["obs", "next_obs"])
+def test_a_reference_out_of_its_own_block_is_not_joined(name, wrong):
+    blocks = [block(), block()]
+    blocks[0].rows[name][2, 1] = min(wrong, blocks[0].n_frames)
+    with pytest.raises(BlockRefused, match="reference"):
+        Block.join(blocks)
