@@ -47,7 +47,6 @@ from headrace.launch.supervise import Status, Watcher
 from headrace.launch.sync_actor import SyncActor
 from headrace.launch.sync_watch import SyncWatch
 from headrace.learner import checkpoint
-from headrace.learner.config import torch_threads
 from headrace.learner.models import make_model
 from headrace.learner.sac import SAC
 from headrace.learner.sinks import MetricSinks
@@ -89,7 +88,7 @@ def run_sync(
     """
     with (
         Interrupt() as interrupt,
-        _threads(torch_threads(config.learner)),
+        _threads_restored(),
         _logging(run.log("sync")),
         MetricSinks(run.path, config.sinks) as sinks,
         contextlib.closing(SyncRun(config, run, watcher, sinks, clock or MonotonicClock(), init_from, update_log)) as job,
@@ -116,7 +115,9 @@ class SyncRun:
         if newest is None:
             shutil.rmtree(pool_dir, ignore_errors=True)  # of an attempt that ended before its first checkpoint
         self.spec = make_spec(config.env, config.window)
-        self.sac = SAC(make_model(self.spec, config.model, config.seed), self.spec, config.learner, config.seed)
+        model = make_model(self.spec, config.model, config.seed)
+        model.use_threads(config.learner.threads)
+        self.sac = SAC(model, self.spec, config.learner, config.seed)
         rng = np.random.default_rng(derive_seed(config.seed, "sampler"))
         self.pool = SACReplayPool(config.pool.capacity, path=pool_dir, spec=self.spec, config=config.pool, rng=rng)
         self.pacing = Pacing(config.pacing)
@@ -325,10 +326,9 @@ class SyncRun:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Torch with ``count`` threads, on which the order of its sums depends; then as before."""
+def _threads_restored() -> Iterator[None]:
+    """Torch's number of threads as before, whatever the model chose; the order of sums depends on it."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
     try:
         yield
     finally:

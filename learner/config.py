@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +55,7 @@ class LearnerConfig:
     prefetch_batches: int = option(8, help="batches kept ahead of the learner", unit="batches", low=1, high=4096, resume=True)
     threads: int = option(
         0,
-        help="threads of torch, on cores of their own; 0: one up to two cores, else half of them, at most 8",
+        help="threads that compute, on a CPU; 0: what suits the model and the cores",
         low=0,
         high=256,
         resume=True,
@@ -77,16 +76,3 @@ class LearnerConfig:
                 f"{path + '.' if path else ''}alpha: {self.alpha:g} with temperature {self.temperature} would never move;"
                 " nearest valid: 1e-06, or temperature fixed"
             )
-
-
-def torch_threads(config: LearnerConfig) -> int:
-    """Threads that torch gets: the option, or for 0 what leaves cores to actors and buffer on the same host.
-
-    Threads spin while they wait for each other, so one without a core of its own holds up the others. On two cores, two
-    threads made 136 to 176 updates/s alone, 138 in a Pendulum run with the machine to itself, but 31 beside one busy
-    process; one thread made 116, 95 and 104. Networks of robot size gain little beyond 8.
-    """
-    if config.threads:
-        return config.threads
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if cores <= 2 else min(8, cores // 2)

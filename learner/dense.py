@@ -1,4 +1,4 @@
-"""A dense ReLU network, and the same network's forward and backward pass by hand for one core of a CPU.
+"""A dense ReLU network, and the same network's forward and backward pass by hand for one thread of a CPU.
 
 By hand means: no autograd graph, every large tensor made once, and no product that nobody asks for. At 256 x 256 and
 batch 256 a fresh update walks through more memory than the cache holds, and this way the learner does 1.5 times the

@@ -34,7 +34,12 @@ class TanhGaussian:
 
     def sample(self, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """An action ``(B, D)`` and its log-density ``(B,)``, differentiable in the parameters."""
-        noise = torch.randn(self._mean.shape, generator=generator, dtype=self._mean.dtype, device=self._mean.device)
+        return self.sample_with(
+            torch.randn(self._mean.shape, generator=generator, dtype=self._mean.dtype, device=self._mean.device)
+        )
+
+    def sample_with(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with standard normal ``noise``, ``(B, D)``, that the caller has drawn."""
         self._shift = self._log_std.exp() * noise
         u = self._mean + self._shift
         self._action = torch.tanh(u)

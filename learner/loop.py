@@ -19,7 +19,7 @@ from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner import checkpoint
-from headrace.learner.config import LearnerConfig, ModelConfig, torch_threads
+from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.feed import Feed
 from headrace.learner.models import make_model
 from headrace.learner.sac import SAC
@@ -60,7 +60,6 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
     clock = clock or MonotonicClock()
-    torch.set_num_threads(torch_threads(settings.learner))
     feed = Feed(settings.learner.batch_size, settings.learner.prefetch_batches, statistics=settings.learner.normalise_obs)
     link = Link(new_hello("learner", settings.learner_id), feed, settings.endpoint, settings.network, clock)
     done = False
@@ -84,7 +83,9 @@ class LearnerLoop:
     ) -> None:
         self._settings, self._feed, self._link, self._sinks, self._clock = settings, feed, link, sinks, clock
         spec = TransitionSpec.from_dict(welcome.spec)
-        self.sac = SAC(make_model(spec, settings.model, settings.seed), spec, settings.learner, settings.seed)
+        model = make_model(spec, settings.model, settings.seed)
+        model.use_threads(settings.learner.threads)
+        self.sac = SAC(model, spec, settings.learner, settings.seed)
         self._restore()
         self._metrics: dict[str, torch.Tensor] = {}
         self._published_at = -1.0

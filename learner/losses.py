@@ -75,9 +75,15 @@ def critic_loss(q: Tensor, target: Tensor) -> Tensor:
     return (q.float() - target.float().unsqueeze(1)).square().mean(dim=0).sum()
 
 
-def critic_loss_gradient(q: Tensor, target: Tensor) -> Tensor:
-    """d :func:`critic_loss` / dq, ``(B, N)``, for models that differentiate by hand."""
-    return (q - target.unsqueeze(1)).mul_(2.0 / len(q))
+def critic_loss_gradient(q: Tensor, target: Tensor, batch: int) -> Tensor:
+    """d :func:`critic_loss` / dq of some rows, ``(b, N)``, for models that differentiate by hand.
+
+    Args:
+        q: ``(b, N)``.
+        target: ``(b,)``.
+        batch: B, all rows of the loss, over which it is a mean.
+    """
+    return (q - target.unsqueeze(1)).mul_(2.0 / batch)
 
 
 def actor_loss(q: Tensor, log_prob: Tensor | None, alpha: Tensor | float) -> Tensor:
@@ -96,9 +102,15 @@ def actor_loss(q: Tensor, log_prob: Tensor | None, alpha: Tensor | float) -> Ten
     return (alpha * log_prob.float() - value).mean()
 
 
-def actor_loss_gradient(q: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """d :func:`actor_loss` / dq, ``(B, N)``, one critic a row, and / d log pi, (), the same for all rows."""
-    share = 1.0 / len(q)
+def actor_loss_gradient(q: Tensor, alpha: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    """d :func:`actor_loss` / dq of some rows, ``(b, N)``, one critic a row, and / d log pi, (), the same for all rows.
+
+    Args:
+        q: ``(b, N)``.
+        alpha: temperature.
+        batch: B, all rows of the loss, over which it is a mean.
+    """
+    share = 1.0 / batch
     return torch.zeros_like(q).scatter_(1, q.argmin(dim=1, keepdim=True), -share), alpha * share
 
 

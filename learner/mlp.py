@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from headrace.common.config import option
 from headrace.common.errors import SpecError
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
+from headrace.learner.crew import Crew, usable_cores
 from headrace.learner.dense import Dense, DensePass, hidden_buffers
 from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
 from headrace.learner.losses import actor_loss, actor_loss_gradient, critic_loss, critic_loss_gradient
@@ -46,7 +48,8 @@ class MLP(SupportSACTraining):
         self.actor = Dense(sizes["actor"], hidden, 2 * self.action_dim)
         self.critics = nn.ModuleList(Dense(sizes["critic"] + self.action_dim, hidden, 1) for _ in range(critics))
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False).eval()
-        self._passes: _Passes | None = None
+        self._crew = Crew(1)
+        self._parts: list[_Part] | None = None
 
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Tensor:
         """Keys that the role sees, in order, flattened and concatenated, ``(B, F)`` float32; uint8 keys as x / 255."""
@@ -118,54 +121,88 @@ class MLP(SupportSACTraining):
         self, actor_features: Tensor, critic_features: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor | None]:
         """Target values and log pi, see the contract."""
-        passes = self._by_hand(actor_features)
-        if passes is None:
+        parts = self._by_hand(actor_features)
+        if parts is None:
             return super().sac_next_values(actor_features, critic_features, generator)
-        with torch.inference_mode():
-            action, log_prob = TanhGaussian(passes.actor.forward(actor_features)).sample(generator)
-            x = torch.cat((critic_features, action), dim=1)
-            return torch.cat([p.forward(x) for p in passes.target], dim=1), log_prob
+        noise = self._noise(len(actor_features), generator)
+
+        @torch.inference_mode()
+        def share(part: _Part) -> tuple[Tensor, Tensor]:
+            rows = part.rows
+            action, log_prob = TanhGaussian(part.actor.forward(actor_features[rows])).sample_with(noise[rows])
+            x = torch.cat((critic_features[rows], action), dim=1)
+            return torch.cat([net.forward(x) for net in part.target], dim=1), log_prob
+
+        q, log_prob = zip(*self._crew.run(share, parts), strict=True)
+        return torch.cat(q), torch.cat(log_prob)
 
     def sac_critic_gradients(self, features: Tensor, action: Tensor, target: Tensor) -> CriticGradients:
         """Critic loss and gradients, see the contract."""
-        passes = self._by_hand(features)
-        if passes is None:
+        parts = self._by_hand(features)
+        if parts is None:
             return super().sac_critic_gradients(features, action, target)
-        with torch.inference_mode():
-            x = torch.cat((features, action), dim=1)
+
+        @torch.inference_mode()
+        def share(part: _Part) -> tuple[Tensor, list[Tensor]]:
+            rows = part.rows
+            x = torch.cat((features[rows], action[rows]), dim=1)
             q, gradients = [], []
-            for critic in passes.critics:  # one after the other, backward while the forward pass is still in the cache
+            for critic in part.critics:  # one after the other, backward while the forward pass is still in the cache
                 q.append(critic.forward(x))
-                gradients += critic.backward(critic_loss_gradient(q[-1], target))
-            values = torch.cat(q, dim=1)
-        return CriticGradients(critic_loss(values, target), values, gradients)
+                gradients += critic.backward(critic_loss_gradient(q[-1], target[rows], len(features)))
+            return torch.cat(q, dim=1), gradients
+
+        q, gradients = zip(*self._crew.run(share, parts), strict=True)
+        with torch.inference_mode():
+            values = torch.cat(q)
+            return CriticGradients(critic_loss(values, target), values, _sum(gradients))
 
     def sac_actor_gradients(
         self, actor_features: Tensor, critic_features: Tensor, alpha: Tensor, generator: torch.Generator | None
     ) -> ActorGradients:
         """Actor loss and gradients, see the contract."""
-        passes = self._by_hand(actor_features)
-        if passes is None:
+        parts = self._by_hand(actor_features)
+        if parts is None:
             return super().sac_actor_gradients(actor_features, critic_features, alpha, generator)
-        with torch.inference_mode():
-            policy = TanhGaussian(passes.actor.forward(actor_features))
-            action, log_prob = policy.sample(generator)
-            x = torch.cat((critic_features, action), dim=1)
-            q = torch.cat([p.forward(x) for p in passes.critics], dim=1)
-            loss, (d_q, d_log_prob) = actor_loss(q, log_prob, alpha), actor_loss_gradient(q, alpha)
-            d_action = torch.zeros_like(action.t(), memory_format=torch.contiguous_format)
-            for i in reversed(range(len(passes.critics))):
-                passes.critics[i].add_input_gradient(d_q[:, i], critic_features.shape[1], d_action)
-            gradients = passes.actor.backward(policy.pull_back(d_action.t(), d_log_prob))
-        return ActorGradients(loss, q, log_prob, gradients)
+        noise, batch = self._noise(len(actor_features), generator), len(actor_features)
 
-    def _by_hand(self, x: Tensor) -> _Passes | None:
-        """Buffers for this batch size, or None where autograd does better or must: other devices, autocast."""
+        @torch.inference_mode()
+        def share(part: _Part) -> tuple[Tensor, Tensor, list[Tensor]]:
+            rows = part.rows
+            policy = TanhGaussian(part.actor.forward(actor_features[rows]))
+            action, log_prob = policy.sample_with(noise[rows])
+            x = torch.cat((critic_features[rows], action), dim=1)
+            q = torch.cat([net.forward(x) for net in part.critics], dim=1)
+            d_q, d_log_prob = actor_loss_gradient(q, alpha, batch)
+            d_action = torch.zeros_like(action.t(), memory_format=torch.contiguous_format)
+            for i in reversed(range(len(part.critics))):
+                part.critics[i].add_input_gradient(d_q[:, i], critic_features.shape[1], d_action)
+            return q, log_prob, part.actor.backward(policy.pull_back(d_action.t(), d_log_prob))
+
+        shares_q, shares_log_prob, gradients = zip(*self._crew.run(share, parts), strict=True)
+        with torch.inference_mode():
+            q, log_prob = torch.cat(shares_q), torch.cat(shares_log_prob)
+            return ActorGradients(actor_loss(q, log_prob, alpha), q, log_prob, _sum(gradients))
+
+    def use_threads(self, threads: int) -> None:
+        """A crew that shares out the rows of each batch, see :class:`Crew`; 0: two, or half the cores up to 4."""
+        cores = usable_cores()
+        torch.set_num_threads(1)
+        self._crew = Crew(threads or min(cores, max(2, min(4, cores // 2))))
+        self._parts = None
+
+    def _by_hand(self, x: Tensor) -> list[_Part] | None:
+        """A part for each thread, or None where autograd does better or must: other devices, autocast."""
         if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return None
-        if self._passes is None or self._passes.batch != len(x):
-            self._passes = _Passes(self, len(x))
-        return self._passes
+        if self._parts is None or self._parts[-1].rows.stop != len(x):
+            count = min(self._crew.size, len(x))
+            edges = [i * len(x) // count for i in range(count + 1)]
+            self._parts = [_Part(self, slice(low, high)) for low, high in pairwise(edges)]
+        return self._parts
+
+    def _noise(self, batch: int, generator: torch.Generator | None) -> Tensor:
+        return torch.randn((batch, self.action_dim), generator=generator)
 
     def _heads(self, twin: str) -> nn.ModuleList:
         if twin not in (ONLINE, TARGET):
@@ -173,11 +210,12 @@ class MLP(SupportSACTraining):
         return self.critics if twin == ONLINE else self.target_critics
 
 
-class _Passes:
-    """The passes by hand of all networks of one MLP; actor, critics and target take turns in as few buffers as can be."""
+class _Part:
+    """The passes by hand of all networks over one slice of the rows; they take turns in as few buffers as can be."""
 
-    def __init__(self, model: MLP, batch: int) -> None:
-        self.batch = batch
+    def __init__(self, model: MLP, rows: slice) -> None:
+        self.rows = rows
+        batch = rows.stop - rows.start
         deltas = hidden_buffers(model.actor, batch)
         self.actor = DensePass(model.actor, batch, deltas)
         self.critics = [DensePass(net, batch, deltas) for net in _dense(model.critics)]
@@ -185,6 +223,14 @@ class _Passes:
             DensePass(net, batch, deltas, online.activations)
             for net, online in zip(_dense(model.target_critics), self.critics, strict=True)
         ]
+
+
+def _sum(parts: Sequence[list[Tensor]]) -> list[Tensor]:
+    """The gradients of all rows, in the buffers of the first part, always added in the same order."""
+    total, *rest = parts
+    for gradients in rest:
+        torch._foreach_add_(total, gradients)
+    return total
 
 
 def _dense(nets: nn.ModuleList) -> list[Dense]:

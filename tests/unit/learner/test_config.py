@@ -7,8 +7,7 @@ import pytest
 
 from headrace.common.config import load
 from headrace.common.errors import ConfigError
-from headrace.learner import config
-from headrace.learner.config import LearnerConfig, torch_threads
+from headrace.learner.config import LearnerConfig
 
 
 def test_defaults_are_those_of_the_papers():
@@ -38,12 +37,6 @@ def test_bad_values_are_named(values, message):
     with pytest.raises(ConfigError) as caught:
         load(LearnerConfig, values, "learner")
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(("cores", "threads", "expected"), [(1, 0, 1), (2, 0, 1), (8, 0, 4), (64, 0, 8), (2, 3, 3)])
-def test_threads_leave_cores_to_the_others(cores, threads, expected, monkeypatch):
-    monkeypatch.setattr(config.os, "sched_getaffinity", lambda pid: set(range(cores)))
-    assert torch_threads(LearnerConfig(threads=threads)) == expected
 
 
 def test_options_and_sinks_import_no_torch():

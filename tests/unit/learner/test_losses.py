@@ -83,9 +83,9 @@ def test_gradients_by_hand_are_those_of_autograd():
     log_prob = torch.randn(16, generator=generator, requires_grad=True)
     target, alpha = torch.randn(16, generator=generator), torch.tensor(0.3)
     d_q = torch.autograd.grad(losses.critic_loss(q, target), q)[0]
-    torch.testing.assert_close(losses.critic_loss_gradient(q.detach(), target), d_q)
+    torch.testing.assert_close(losses.critic_loss_gradient(q.detach(), target, len(q)), d_q)
     d_q, d_log_prob = torch.autograd.grad(losses.actor_loss(q, log_prob, alpha), (q, log_prob))
-    by_hand = losses.actor_loss_gradient(q.detach(), alpha)
+    by_hand = losses.actor_loss_gradient(q.detach(), alpha, len(q))
     torch.testing.assert_close(by_hand[0], d_q)
     torch.testing.assert_close(by_hand[1].expand(16), d_log_prob)
 

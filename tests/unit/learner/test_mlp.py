@@ -9,6 +9,7 @@ from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.specs import ObsSpec
 from headrace.common.weights import Version, WeightSet
+from headrace.learner import crew
 from headrace.learner.config import ModelConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.models import make_model
@@ -22,9 +23,17 @@ SHAPES = [
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-def setup(options, size=32):
+@pytest.fixture(params=[1, 2, 3], ids=lambda n: f"{n} threads")
+def threads(request):
+    before = torch.get_num_threads()
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def setup(options, size=32, threads=1):
     spec = make_spec(action=(2,))
     model = make_model(spec, ModelConfig("mlp", options), 0)
+    model.use_threads(threads)
     generator = torch.Generator().manual_seed(7)
     features = torch.randn(size, 3, generator=generator)
     action = torch.rand(size, 2, generator=generator) * 2 - 1
@@ -36,17 +45,17 @@ def noise():
 
 
 @pytest.mark.parametrize("options", SHAPES)
-def test_next_values_by_hand(options):
-    model, features, _, _ = setup(options)
+def test_next_values_by_hand(options, threads):
+    model, features, _, _ = setup(options, 31, threads)
     by_hand = model.sac_next_values(features, features, noise())
     generic = SupportSACTraining.sac_next_values(model, features, features, noise())
     torch.testing.assert_close(by_hand, generic, **CLOSE)
-    assert by_hand[0].shape == (32, options["critics"])
+    assert by_hand[0].shape == (31, options["critics"])
 
 
 @pytest.mark.parametrize("options", SHAPES)
-def test_critic_gradients_by_hand(options):
-    model, features, action, target = setup(options)
+def test_critic_gradients_by_hand(options, threads):
+    model, features, action, target = setup(options, 31, threads)
     by_hand = model.sac_critic_gradients(features, action, target)
     generic = SupportSACTraining.sac_critic_gradients(model, features, action, target)
     torch.testing.assert_close(by_hand.loss, generic.loss, **CLOSE)
@@ -55,8 +64,8 @@ def test_critic_gradients_by_hand(options):
 
 
 @pytest.mark.parametrize("options", SHAPES)
-def test_actor_gradients_by_hand(options):
-    model, features, _, _ = setup(options)
+def test_actor_gradients_by_hand(options, threads):
+    model, features, _, _ = setup(options, 31, threads)
     alpha = torch.tensor(0.2)
     by_hand = model.sac_actor_gradients(features, features, alpha, noise())
     generic = SupportSACTraining.sac_actor_gradients(model, features, features, alpha, noise())
@@ -64,12 +73,34 @@ def test_actor_gradients_by_hand(options):
         torch.testing.assert_close(getattr(by_hand, name), getattr(generic, name), **CLOSE)
 
 
-def test_buffers_follow_the_batch_size():
-    model, features, action, target = setup(SHAPES[0])
+def test_buffers_follow_the_batch_size(threads):
+    model, features, action, target = setup(SHAPES[0], threads=threads)
     model.sac_critic_gradients(features, action, target)
     found = model.sac_critic_gradients(features[:5], action[:5], target[:5])
     generic = SupportSACTraining.sac_critic_gradients(model, features[:5], action[:5], target[:5])
     torch.testing.assert_close(found.gradients, generic.gradients, **CLOSE)
+
+
+def test_fewer_rows_than_threads(threads):
+    model, features, action, target = setup(SHAPES[0], 2, threads)
+    found = model.sac_critic_gradients(features, action, target)
+    generic = SupportSACTraining.sac_critic_gradients(model, features, action, target)
+    torch.testing.assert_close(found.gradients, generic.gradients, **CLOSE)
+
+
+@pytest.mark.parametrize(("cores", "asked", "expected"), [(1, 0, 1), (2, 0, 2), (4, 0, 2), (8, 0, 4), (64, 0, 4), (2, 3, 3)])
+def test_the_crew_leaves_cores_to_the_others(cores, asked, expected, threads, monkeypatch):
+    monkeypatch.setattr(crew.os, "sched_getaffinity", lambda pid: set(range(cores)))
+    model = setup(SHAPES[0])[0]
+    model.use_threads(asked)
+    assert (model._crew.size, torch.get_num_threads()) == (expected, 1)
+
+
+@pytest.mark.parametrize(("cores", "asked", "expected"), [(1, 0, 1), (2, 0, 1), (8, 0, 4), (64, 0, 8), (2, 3, 3)])
+def test_other_models_take_torch_threads(cores, asked, expected, threads, monkeypatch):
+    monkeypatch.setattr(crew.os, "sched_getaffinity", lambda pid: set(range(cores)))
+    SupportSACTraining.use_threads(setup(SHAPES[0])[0], asked)
+    assert torch.get_num_threads() == expected
 
 
 def test_a_critic_that_is_never_the_minimum_gets_no_rows():
@@ -88,8 +119,8 @@ def test_training_by_hand_and_by_autograd_stays_together(monkeypatch):
     for i in range(20):
         batch = make_batch(spec, seed=i)
         ours, theirs = by_hand.update(batch), generic.update(batch)
-    assert by_hand.model._passes is not None
-    assert generic.model._passes is None
+    assert by_hand.model._parts is not None
+    assert generic.model._parts is None
     for name, value in ours.items():
         torch.testing.assert_close(value, theirs[name], rtol=1e-4, atol=1e-5, msg=name)
 
