@@ -1,4 +1,4 @@
-"""Options of the pool."""
+"""Options of the pool and of how it is sampled."""
 
 from __future__ import annotations
 
@@ -23,3 +23,20 @@ class PoolConfig:
         1024, help="most rows committed at once; larger blocks are split", unit="rows", low=1, high=1 << 20
     )
     max_actors: int = option(64, help="actor names that the ledger can ever hold", unit="actors", low=1, high=1 << 16)
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How the rows of a batch are chosen."""
+
+    method: str = option("uniform", help="each row equally likely, or by its |td|", choices=("uniform", "prioritised"))
+    priority_exponent: float = option(
+        0.6, help="a of P(i) = p_i^a / sum p^a with prioritised; 0 is uniform, 1 fully proportional", low=0, high=1
+    )
+    priority_eps: float = option(1e-6, help="added to each |td|, so that every row is drawn some day", low=1e-12, high=1e6)
+    importance_exponent: float = option(
+        0.4, help="b of the weights (N P)^-b / max that take the bias out of prioritised batches; 0 leaves it in", low=0, high=1
+    )
+    importance_anneal_updates: int = option(
+        0, help="updates over which b rises linearly to 1; 0 keeps it", unit="updates", low=0, high=1 << 53
+    )

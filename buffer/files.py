@@ -53,6 +53,8 @@ class Field(IntEnum):
     DUPLICATES = 15  # rows that were sent again
     RESTORING = 16  # 1 while a snapshot is being loaded
     REACH = 17  # most rows that one commit in the ring may have
+    MAX_PRIORITY = 21  # bits of the largest float32 priority that any row ever had; 0 before there is one
+    STALE_UPDATES = 22  # priorities of rows that were gone
 
 
 class Header:
