@@ -82,6 +82,12 @@ class Header:
         """Oldest live row: publishing HEAD evicts by itself, so that commit and eviction are one store."""
         return max(self._fields[Field.FLOOR], self._fields[Field.HEAD] - self._fields[Field.CAPACITY])
 
+    @property
+    def retired(self) -> int:
+        """Rows that went before their time because their frames were overwritten, also after a kill inside a retirement."""
+        counted = self._fields[Field.COUNTED] == self._fields[Field.FLOOR]
+        return self._fields[Field.RETIRED if counted else Field.NEXT_RETIRED]
+
     def flush(self) -> None:
         """Make the header durable."""
         self._buffer.flush()
@@ -163,13 +169,15 @@ def create(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size:
     return _map(directory, spec, sizes, payload_size, uuid.uuid4())
 
 
-def open_existing(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int, pool_id: uuid.UUID) -> PoolFiles:
-    """Map the files of a pool that has a manifest; the caller holds its lock.
+def open_existing(
+    directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int, pool_id: uuid.UUID, *, readonly: bool = False
+) -> PoolFiles:
+    """Map the files of a pool that has a manifest; the caller holds its lock, or maps them ``readonly``.
 
     Raises:
         PoolDamaged: naming the file that is missing, cut, or of another pool.
     """
-    files = _map(directory, spec, sizes, payload_size, None)
+    files = _map(directory, spec, sizes, payload_size, None, readonly=readonly)
     found = (files.header[Field.MAGIC], files.header[Field.FORMAT])
     if found != (MAGIC, FORMAT) or files.pool_id != pool_id:
         raise PoolDamaged(f"{directory / HEADER}: not the header of pool {pool_id}")
@@ -203,14 +211,22 @@ def _reserve(path: Path, size: int) -> None:
         os.posix_fallocate(file.fileno(), 0, size)
 
 
-def _map(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int, pool_id: uuid.UUID | None) -> PoolFiles:
-    arrays = {name: _map_npy(directory / name, *wanted) for name, wanted in _arrays(spec, sizes).items()}
-    header = _map_raw(directory / HEADER, Header.SIZE)
-    ledger = _map_raw(directory / LEDGER, stamps.size(payload_size))
+def _map(
+    directory: Path,
+    spec: TransitionSpec,
+    sizes: Geometry,
+    payload_size: int,
+    pool_id: uuid.UUID | None,
+    *,
+    readonly: bool = False,
+) -> PoolFiles:
+    arrays = {name: _map_npy(directory / name, *wanted, readonly=readonly) for name, wanted in _arrays(spec, sizes).items()}
+    header = _map_raw(directory / HEADER, Header.SIZE, readonly=readonly)
+    ledger = _map_raw(directory / LEDGER, stamps.size(payload_size), readonly=readonly)
     return _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id)
 
 
-def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, readonly: bool) -> Array:
     try:
         with open(path, "rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
@@ -222,17 +238,17 @@ def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         wanted = offset + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         if size != wanted:  # numpy would grow the file
             raise PoolDamaged(f"{path}: {size} bytes, expected {wanted}")
-        mapped = np.memmap(path, dtype, "r+", offset, shape)
+        mapped = np.memmap(path, dtype, "r" if readonly else "r+", offset, shape)
     except (OSError, ValueError, EOFError) as error:
         raise PoolDamaged(f"{path}: {error}") from error
     plain: Array = mapped.view(np.ndarray)  # numpy.memmap's own indexing is several times slower
     return plain
 
 
-def _map_raw(path: Path, size: int) -> mmap.mmap:
+def _map_raw(path: Path, size: int, *, readonly: bool) -> mmap.mmap:
     try:
-        with open(path, "r+b") as file:
-            return mmap.mmap(file.fileno(), size)
+        with open(path, "rb" if readonly else "r+b") as file:
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ if readonly else mmap.ACCESS_WRITE)
     except (OSError, ValueError) as error:
         raise PoolDamaged(f"{path}: {error}") from error
 

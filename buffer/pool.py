@@ -16,7 +16,7 @@ from headrace.buffer.files import Field
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
 from headrace.buffer.random_source import RandomSource
-from headrace.buffer.reader import row_digests
+from headrace.buffer.reader import described, dump_chunk
 from headrace.buffer.sampler import Sampler, UniformSampler, require_rows
 from headrace.buffer.store import COUNTERS, Inserted, Store
 from headrace.common.batch import Batch
@@ -27,8 +27,6 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 
 Array = np.ndarray[Any, Any]
-_DUMP_ROWS = 256
-_DUMP_BYTES = 16 << 20
 
 
 class SACReplayPool:
@@ -145,6 +143,11 @@ class SACReplayPool:
         """Raised durably at every open and load: ids of an earlier epoch are void."""
         return 0 if self._store is None else self._store.header[Field.EPOCH]
 
+    @property
+    def nonce(self) -> int:
+        """New at every open and load: a :class:`PoolView` whose header shows it has mapped this pool's files."""
+        return 0 if self._store is None else self._store.header[Field.NONCE]
+
     def __len__(self) -> int:
         return self.size
 
@@ -260,12 +263,9 @@ class SACReplayPool:
                 if low >= high:
                     return
                 store = self._open()
-                chunk = _DUMP_BYTES // (2 * store.spec.stack * store.spec.frame_nbytes)
-                batch = store.segment.reader.gather(np.arange(low, min(high, low + max(1, min(chunk, _DUMP_ROWS)))))
+                batch = store.segment.reader.gather(np.arange(low, min(high, low + dump_chunk(store.spec))))
                 actors = store.ledger.actors
-            for i, digest in enumerate(row_digests(batch)):
-                row = {name: int(batch.rows[name][i]) for name in ("stream", "seq", "episode", "t")}
-                yield {"id": int(batch.ids[i]), "actor": actors[batch.rows["actor"][i]], **row, "digest": digest}
+            yield from described(batch, actors)
             low += len(batch)
 
     def add_batch(self, transitions: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from headrace.common.batch import Batch
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
+_DUMP_ROWS, _DUMP_BYTES = 256, 16 << 20
 
 
 class Reader:
@@ -36,13 +38,26 @@ class Reader:
             ids: absolute row ids, all of them live.
             out: arrays of an earlier batch of B rows to write into; fresh ones without it.
         """
-        slots = ids % self._row_slots
-        rows = self._rows.take(slots, mode="clip", out=None if out is None else out.rows.view(self._rows.dtype))
-        rows = rows.view(self.spec.row_dtype)
-        rows["outcome"] = self._outcome.take(slots)
+        rows = self.rows(ids, None if out is None else out.rows)
         obs = self._gather_frames(rows["obs"], None if out is None else out.obs)
         next_obs = self._gather_frames(rows["next_obs"], None if out is None else out.next_obs)
         return Batch(ids, rows, obs, next_obs)
+
+    def rows(self, ids: Array, out: Array | None = None) -> Array:
+        """The rows ``ids``, ``(n,)``, of the spec's row dtype with the outcome column filled in, into ``out`` when given."""
+        slots = ids % self._row_slots
+        rows = self._rows.take(slots, mode="clip", out=None if out is None else out.view(self._rows.dtype))
+        rows = rows.view(self.spec.row_dtype)
+        rows["outcome"] = self._outcome.take(slots)
+        return rows
+
+    def staging(self, n: int) -> Batch:
+        """Arrays of ``n`` rows to gather into, zeroed so that their pages are there."""
+        shape = (n, self.spec.stack) if self.spec.stack > 1 else (n,)
+        obs, following = (
+            {key: np.zeros((*shape, *ring.shape[1:]), ring.dtype) for key, ring in self._frames.items()} for _ in range(2)
+        )
+        return Batch(np.zeros(n, np.int64), np.zeros(n, self.spec.row_dtype), obs, following)
 
     def _gather_frames(self, ids: Array, out: dict[str, Array] | None) -> dict[str, Array]:
         slots = ids % self._frame_slots
@@ -53,6 +68,19 @@ class Reader:
         for key, ring in self._frames.items():
             ring.take(slots, axis=0, mode="clip", out=out[key])
         return out
+
+
+def dump_chunk(spec: TransitionSpec) -> int:
+    """Rows that a dump gathers at once."""
+    return max(1, min(_DUMP_ROWS, _DUMP_BYTES // (2 * spec.stack * spec.frame_nbytes)))
+
+
+def described(batch: Batch, actors: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Identity, place and digest of each row, as plain values; ``actors`` are the names by the index that rows hold."""
+    rows = batch.rows
+    for i, digest in enumerate(row_digests(batch)):
+        row = {name: int(rows[name][i]) for name in ("stream", "seq", "episode", "t")}
+        yield {"id": int(batch.ids[i]), "actor": actors[rows["actor"][i]], **row, "digest": digest}
 
 
 def row_digests(batch: Batch) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.buffer.fence import Fence
 from headrace.buffer.files import Field, PoolFiles
 from headrace.buffer.reader import Reader
 from headrace.buffer.ring import Geometry, spans
@@ -30,6 +31,7 @@ class Segment:
         self.reader = Reader(spec, files)
         self._files = files
         self._header = files.header
+        self._fence = Fence()  # for readers without the pool's lock
         self._raw = files.rows.view(f"V{files.rows.itemsize}")
         self._columns = {name: files.rows[name] for name in ("obs", "next_obs", "actor", "stream", "seq")}
         if self._header[Field.COUNTED] != self._header[Field.FLOOR]:  # killed inside retire()
@@ -58,7 +60,7 @@ class Segment:
     @property
     def retired(self) -> int:
         """Rows that went before their time because their frames were overwritten."""
-        return self._header[Field.RETIRED]
+        return self._header.retired
 
     def parts(self, block: Block, start: int = 0) -> Iterator[Block]:
         """The block's rows from ``start`` on as blocks that fit one commit, in order."""
@@ -92,10 +94,12 @@ class Segment:
     def commit(self, block: Block, actor: int, stream: int, first_seq: int) -> None:
         """Append a block that fits, into room that :meth:`retire` has made."""
         head, frame_head, n = self.head, self.frame_head, block.n_rows
+        self._fence()  # the tail is where it is, and then slots below it are written over
         for key, ring in self._files.frames.items():
             write(ring, frame_head, block.frames[key])
         self._write_rows(head, block.rows, frame_head, actor, stream, first_seq)
         self._header[Field.FRAME_HEAD] = frame_head + block.n_frames
+        self._fence()  # whoever sees the head sees its rows
         self._header[Field.HEAD] = head + n
 
     def _write_rows(self, head: int, rows: Array, frame_head: int, actor: int, stream: int, first_seq: int) -> None:
@@ -112,10 +116,7 @@ class Segment:
 
     def rows(self, start: int, stop: int) -> Array:
         """A copy of rows ``[start, stop)``, with the outcome column filled in."""
-        slots = np.arange(start, stop) % self.sizes.row_slots
-        rows = self._raw.take(slots).view(self.spec.row_dtype)
-        rows["outcome"] = self._files.outcome.take(slots)
-        return rows
+        return self.reader.rows(np.arange(start, stop))
 
     @property
     def frames(self) -> Mapping[str, Array]:
@@ -166,6 +167,7 @@ class Segment:
         lost = int(bad[-1]) + 1 if len(bad) else 0
         rows, first_frame = rows[lost:], int(oldest[lost:].min(initial=frame_head))
         tail = head - len(rows)
+        self._fence()  # RESTORING is seen before any row that it makes void is gone
         write(self._raw, tail, rows.view(self._raw.dtype))
         write(self._files.outcome, tail, rows["outcome"])
         for key, ring in self._files.frames.items():

@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace.buffer import files as pool_files
 from headrace.buffer.config import PoolConfig
-from headrace.buffer.files import Field, PoolFiles
+from headrace.buffer.files import Field, Header, PoolFiles
 from headrace.buffer.index import Index, Indexes
 from headrace.buffer.ledger import ENTRY, Ledger
 from headrace.buffer.ring import geometry
@@ -90,7 +90,7 @@ class Store:
         Raises:
             NoSpace: it does not fit.
         """
-        sizes, payload = geometry(spec, config), _payload_size(spec, config)
+        sizes, payload = geometry(spec, config), payload_size(spec, config)
         if directory is None:
             files = pool_files.anonymous(spec, sizes, payload)
         else:
@@ -108,7 +108,7 @@ class Store:
         Raises:
             PoolDamaged: naming the file.
         """
-        files = pool_files.open_existing(directory, spec, geometry(spec, config), _payload_size(spec, config), pool_id)
+        files = pool_files.open_existing(directory, spec, geometry(spec, config), payload_size(spec, config), pool_id)
         store = cls(spec, config, files)
         store._recover()
         return store
@@ -217,27 +217,11 @@ class Store:
 
     def counters(self) -> dict[str, int]:
         """``COUNTERS`` by name; accepted = live + evicted + retired."""
-        segment, ledger = self.segment, self.ledger
-        tail, head, retired = segment.tail, segment.head, segment.retired
-        rows = (head, head - tail, tail - retired, retired, self.header[Field.DUPLICATES], ledger.rejected)
-        values = (*rows, ledger.lost_before, ledger.env_steps, self.header[Field.UPDATES])
-        return dict(zip(COUNTERS, values, strict=True))
+        return counters(self.header, self.ledger)
 
     def info(self) -> dict[str, Any]:
         """Identity and sizes."""
-        sizes = self.segment.sizes
-        return {
-            "uuid": self.files.pool_id.hex,
-            "epoch": self.header[Field.EPOCH],
-            "owner": self.header[Field.OWNER],
-            "spec": self.spec.fingerprint(),
-            "nbytes": self.files.nbytes,
-            "row_slots": sizes.row_slots,
-            "row_nbytes": self.spec.row_dtype.itemsize,
-            "frame_slots": sizes.frame_slots,
-            "frame_nbytes": self.spec.frame_nbytes,
-            "actors": len(self.ledger.actors),
-        }
+        return info(self.spec, self.files, self.ledger)
 
     def body(self) -> dict[str, Any]:
         """The plain values of the store's state."""
@@ -322,5 +306,29 @@ class Store:
         return self.ledger.covers(rows)
 
 
-def _payload_size(spec: TransitionSpec, config: PoolConfig) -> int:
+def counters(header: Header, ledger: Ledger) -> dict[str, int]:
+    """``COUNTERS`` by name; accepted = live + evicted + retired."""
+    tail, head, retired = header.tail, header[Field.HEAD], header.retired
+    rows = (head, head - tail, tail - retired, retired, header[Field.DUPLICATES], ledger.rejected)
+    return dict(zip(COUNTERS, (*rows, ledger.lost_before, ledger.env_steps, header[Field.UPDATES]), strict=True))
+
+
+def info(spec: TransitionSpec, files: PoolFiles, ledger: Ledger) -> dict[str, Any]:
+    """Identity and sizes of a pool."""
+    return {
+        "uuid": files.pool_id.hex,
+        "epoch": files.header[Field.EPOCH],
+        "owner": files.header[Field.OWNER],
+        "spec": spec.fingerprint(),
+        "nbytes": files.nbytes,
+        "row_slots": len(files.rows),
+        "row_nbytes": spec.row_dtype.itemsize,
+        "frame_slots": len(next(iter(files.frames.values()))),
+        "frame_nbytes": spec.frame_nbytes,
+        "actors": len(ledger.actors),
+    }
+
+
+def payload_size(spec: TransitionSpec, config: PoolConfig) -> int:
+    """Bytes of what a stamp covers: ledger and statistics."""
     return Ledger.nbytes(config.max_actors) + RunningStatistics(spec).nbytes()

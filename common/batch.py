@@ -28,3 +28,8 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __getitem__(self, index: Any) -> Batch:
+        """Some of the rows, by anything that numpy takes; a slice gives views."""
+        obs, following = ({key: values[index] for key, values in side.items()} for side in (self.obs, self.next_obs))
+        return Batch(self.ids[index], self.rows[index], obs, following)

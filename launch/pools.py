@@ -9,12 +9,11 @@ from typing import Any
 from headrace.buffer import manifest
 from headrace.buffer.files import HEADER
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.query import Observer
-from headrace.common.errors import PoolError, PoolLocked
+from headrace.buffer.view import PoolView
+from headrace.common.errors import PoolError
 from headrace.launch.config import read_config
 from headrace.launch.rundir import RunDir
 
-DEADLINE_S = 5.0
 COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "digest")
 
 
@@ -36,17 +35,13 @@ def find_pool(target: Path) -> Path:
     raise PoolError(f"{target}: no pool here (looked for {manifest.NAME} in {', '.join(map(str, places))})")
 
 
-def open_pool(place: Path) -> SACReplayPool:
-    """A pool or a snapshot of one, with the sizes that it was made with.
+def open_pool(place: Path) -> PoolView | SACReplayPool:
+    """A pool, whoever owns it and without disturbing it, or a snapshot of one.
 
     Raises:
-        PoolLocked: a buffer owns it now.
         PoolDamaged: a file is not what was written.
     """
-    body = manifest.read(place) or {}
-    if not (place / HEADER).exists():
-        return SACReplayPool.from_path(place)
-    return SACReplayPool(int(body["config"]["capacity"]), path=place)
+    return PoolView(place) if (place / HEADER).exists() else SACReplayPool.from_path(place)
 
 
 def dump_pool(target: Path, *, as_json: bool) -> int:
@@ -60,19 +55,8 @@ def dump_pool(target: Path, *, as_json: bool) -> int:
 
 
 def show_info(target: Path, *, as_json: bool) -> int:
-    """Print sizes and counters; a pool that is in use is asked for them through its buffer."""
-    try:
-        with open_pool(find_pool(target)) as pool:
-            facts: dict[str, Any] = {**pool.info(), **pool.counters()}
-    except PoolLocked:
-        run = RunDir(target)
-        if not run.endpoint.exists():
-            raise
-        observer = Observer(run.endpoint.read_text().strip())
-        try:
-            status = observer.status(DEADLINE_S)
-        finally:
-            observer.close()
-        facts = {**status["pool"], **status["counters"]}
+    """Print sizes and counters."""
+    with open_pool(find_pool(target)) as pool:
+        facts: dict[str, Any] = {**pool.info(), **pool.counters()}
     print(json.dumps(facts) if as_json else "\n".join(f"{name:<18}{value}" for name, value in facts.items()))
     return 0

@@ -1,0 +1,169 @@
+"""``PoolView``: a pool read through its mapped files by a process that does not own it; writes nothing, takes no lock.
+
+A gather copies first and looks at the header afterwards: rows that were written over meanwhile are reported as bad, never
+returned as good (``fence.py`` says why that is sound). It may be the pool of a living buffer or of a run that has ended.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.buffer import files as pool_files
+from headrace.buffer import manifest
+from headrace.buffer.config import PoolConfig
+from headrace.buffer.fence import Fence, require_ordered_stores
+from headrace.buffer.files import Field
+from headrace.buffer.ledger import Ledger
+from headrace.buffer.reader import Reader, described, dump_chunk
+from headrace.buffer.ring import geometry
+from headrace.buffer.store import counters, info, payload_size
+from headrace.common.batch import Batch
+from headrace.common.config import dump, load
+from headrace.common.errors import PoolDamaged, PoolError
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+COPY_ROWS = 4096
+LEDGER_TRIES = 50
+LEDGER_WAIT_S = 0.002
+
+
+class PoolView:
+    """The pool at ``directory``, mapped read-only; used by one thread at a time.
+
+    Args:
+        directory: of a pool, with manifest and header.
+        nonce: what the owner says that its header holds; a view of other files than the owner's is refused.
+
+    Raises:
+        PoolError: no pool, another nonce, a snapshot is being loaded into it, or (with a nonce) a processor without
+            ordered stores.
+        PoolDamaged: names the file.
+    """
+
+    def __init__(self, directory: Path, nonce: int | None = None) -> None:
+        if nonce is not None:
+            require_ordered_stores()
+        found = manifest.read(directory)
+        if found is None or "uuid" not in found:
+            raise PoolError(f"{directory}: there is no pool (a snapshot is loaded, not mapped)")
+        self.directory = directory
+        self.config = load(PoolConfig, found["config"], f"{directory}: pool")
+        self.spec = TransitionSpec.from_dict(found["spec"])
+        sizes, payload = geometry(self.spec, self.config), payload_size(self.spec, self.config)
+        pool_id = uuid.UUID(hex=found["uuid"])
+        self._files = pool_files.open_existing(directory, self.spec, sizes, payload, pool_id, readonly=True)
+        self._header = self._files.header
+        self._reader = Reader(self.spec, self._files)
+        self._fence = Fence()
+        self.nonce = self._header[Field.NONCE]
+        if nonce is not None and nonce != self.nonce:
+            raise PoolError(f"{directory}: mapped files have nonce {self.nonce}, the owner's {nonce}; these are other files")
+        if not self.is_current:
+            raise PoolError(f"{directory}: a snapshot is being loaded into this pool; try again")
+
+    @property
+    def head(self) -> int:
+        """Id after the newest committed row."""
+        return self._header[Field.HEAD]
+
+    @property
+    def tail(self) -> int:
+        """Id of the oldest live row."""
+        return self._header.tail
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is still the pool that was opened: no new owner, no snapshot loaded over it, no newer files."""
+        # In this order: a load that has ended has set a new nonce before.
+        return not self._header[Field.RESTORING] and self._header[Field.NONCE] == self.nonce
+
+    def staging(self, n: int) -> Batch:
+        """Arrays of ``n`` rows to gather into."""
+        return self._reader.staging(n)
+
+    def gather(self, ids: Array, out: Batch | None = None) -> tuple[Batch, Array]:
+        """The rows ``ids``, ``(B,)`` int64, with their observations.
+
+        Args:
+            ids: absolute row ids.
+            out: arrays of B rows to write into; fresh ones without it.
+
+        Returns:
+            The batch, and ``(B,)`` bool: rows whose contents mean nothing, since they were not or no longer live.
+        """
+        head = self.head  # rows below are whole; what is gone is known afterwards
+        batch = self._reader.gather(ids, out)
+        self._fence()
+        bad: Array = (ids < self.tail) | (ids >= head)
+        if not self.is_current:
+            bad[:] = True
+        return batch, bad
+
+    def ledger(self) -> Ledger:
+        """Actors and counters as of now.
+
+        Raises:
+            PoolDamaged: no whole copy was found; the owner writes them one after the other, so at rest one is.
+        """
+        ledger = Ledger(self.config.max_actors)
+        for left in reversed(range(LEDGER_TRIES)):
+            try:
+                stamp = self._files.stamps.read(self.tail, self.head)
+                ledger.decode(stamp.payload[: Ledger.nbytes(ledger.max_actors)])
+                if self._replay(ledger, stamp.head):
+                    return ledger
+            except PoolDamaged:
+                if not left:
+                    raise
+            time.sleep(LEDGER_WAIT_S)
+        raise PoolDamaged(f"{self.directory}: its rows go faster than they can be read")
+
+    def _replay(self, ledger: Ledger, start: int) -> bool:
+        """Advance over the rows from ``start`` on; false when some went meanwhile."""
+        head = self.head
+        parts = [self._reader.rows(np.arange(i, min(i + COPY_ROWS, head))) for i in range(start, head, COPY_ROWS)]
+        self._fence()
+        if self.tail > start or not self.is_current:
+            return False
+        for rows in parts:
+            ledger.replay(rows, self.spec)
+        return True
+
+    def counters(self) -> Mapping[str, int]:
+        """As :meth:`SACReplayPool.counters`."""
+        return counters(self._header, self.ledger())
+
+    def info(self) -> dict[str, Any]:
+        """As :meth:`SACReplayPool.info`."""
+        sizes = {"path": str(self.directory), "size": self.head - self.tail, **dump(self.config)}
+        return {**sizes, **info(self.spec, self._files, self.ledger())}
+
+    def dump(self) -> Iterator[dict[str, Any]]:
+        """The rows that are live now, in id order, without those that go meanwhile; as :meth:`SACReplayPool.dump`."""
+        low, high = self.tail, self.head
+        actors: list[str] = []
+        while low < high:
+            batch, bad = self.gather(np.arange(low, min(high, low + dump_chunk(self.spec))))
+            if not self.is_current:
+                raise PoolError(f"{self.directory}: has a new owner or new contents since the dump began; try again")
+            low = max(low + len(batch), self.tail)
+            good = batch[~bad]
+            if len(good) and good.rows["actor"].max() >= len(actors):
+                actors = self.ledger().actors
+            yield from described(good, actors)
+
+    def close(self) -> None:
+        """Nothing to give back: the maps go with the last array on them."""
+
+    def __enter__(self) -> PoolView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
