@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.common.config import option
+from headrace.common.errors import ConfigError
+
+SOURCES = ("policy", "human", "demo")  # by the number that rows hold
+OUTCOMES = ("unknown", "success", "failure")  # likewise
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,37 @@ class PoolConfig:
         1024, help="most rows committed at once; larger blocks are split", unit="rows", low=1, high=1 << 20
     )
     max_actors: int = option(64, help="actor names that the ledger can ever hold", unit="actors", low=1, high=1 << 16)
+
+
+@dataclass(frozen=True)
+class SetConfig:
+    """One named set of rows, and its part of each batch. What is left empty or 0 does not choose."""
+
+    share: float = option(help="part of each batch that is drawn from the set", low=0, high=1)
+    actor_share: float | None = option(
+        None, help="the same for the batch of the actor's update, which is then a separate one; none: share", low=0, high=1
+    )
+    source: tuple[str, ...] = option((), help="who acted (sampling.human_rows)", choices=SOURCES)
+    outcome: tuple[str, ...] = option((), help="how the episode ended", choices=OUTCOMES)
+    task: tuple[int, ...] = option((), help="task ids", low=0, high=(1 << 32) - 1)
+    actor: tuple[str, ...] = option((), help="actor ids, or patterns such as robot-*")
+    newest_rows: int = option(0, help="only rows among the newest so many of the pool", unit="rows", low=0)
+    newest_versions: int = option(0, help="only rows that acted with one of the newest so many weight versions", low=0)
+    when_small: str = option(
+        "yield",
+        help="with fewer rows than its part: repeat rows in the batch (replace) or leave the rest to the other sets (yield)",
+        choices=("replace", "yield"),
+    )
+    balance: str = option("none", help="task: each task has an equal part of the set's part", choices=("none", "task"))
+    min_fill: int = option(0, help="rows that the set holds before the first batch", unit="rows", low=0)
+
+    def check(self, path: str = "set") -> None:
+        """Refuse a set that can never hold what it waits for."""
+        if 0 < self.newest_rows < self.min_fill:
+            raise ConfigError(
+                f"{path}.min_fill: {self.min_fill} is above {path}.newest_rows {self.newest_rows}, so the set never fills;"
+                f" nearest valid: {self.newest_rows}"
+            )
 
 
 @dataclass(frozen=True)
