@@ -111,7 +111,7 @@ class ActorLoop:
             self._link.check()
             self._swap()
             allowance = self._uplink.allowance
-            if self._uplink.steps + self._lanes.count > allowance.granted:
+            if self._uplink.steps >= allowance.granted:
                 if allowance.final and not cut:
                     self._cut()  # no step will follow, so the running windows end here
                     cut = True

@@ -49,12 +49,13 @@ class Field(IntEnum):
     RETIRED = 11  # rows that lost their frames; valid while COUNTED == FLOOR, else NEXT_RETIRED is
     NEXT_RETIRED = 12
     COUNTED = 13
-    UPDATES = 14  # optimiser updates granted
+    UPDATES = 14  # optimiser updates granted in the online phase
     DUPLICATES = 15  # rows that were sent again
     RESTORING = 16  # 1 while a snapshot is being loaded
     REACH = 17  # most rows that one commit in the ring may have
     MAX_PRIORITY = 21  # bits of the largest float32 priority that any row ever had; 0 before there is one
     STALE_UPDATES = 22  # priorities of rows that were gone
+    OFFLINE = 24  # optimiser updates granted in the offline phase
 
 
 class Header:
@@ -87,6 +88,11 @@ class Header:
         """Rows that went before their time because their frames were overwritten, also after a kill inside a retirement."""
         counted = self._fields[Field.COUNTED] == self._fields[Field.FLOOR]
         return self._fields[Field.RETIRED if counted else Field.NEXT_RETIRED]
+
+    @property
+    def updates(self) -> int:
+        """Optimiser updates granted, in both phases."""
+        return self._fields[Field.UPDATES] + self._fields[Field.OFFLINE]
 
     def flush(self) -> None:
         """Make the header durable."""

@@ -1,9 +1,16 @@
-"""Pacing: how many updates the learner and how many env steps each simulator may still do.
+"""Pacing: how many updates the learner and how many env steps each actor may still do.
 
-The unit is optimiser updates (one over all ranks) per executed online env step after the minimum fill:
-``updates <= ratio * (env_steps - min_fill)`` holds the learner, and
-``env_steps <= min_fill + updates / ratio + lead_steps`` holds simulators, which wait in place.
-Both counters live in the pool and never rewind; this class only decides from them.
+The unit is optimiser updates (one over all ranks) per executed online env step after the minimum fill. The offline phase
+comes first: ``offline_updates`` updates on the rows that the pool began with, while simulators wait; they are counted apart.
+
+held          rule                                                         the run ends with its last env step and ...
+learner       updates <= ratio * (env_steps - min_fill)                    ... the last update that they owe
+simulators    env_steps <= min_fill + updates / ratio + lead_steps         ... the last update that they owe
+both          both rules                                                   ... the last update that they owe
+none          the ratio is only reported, all go as fast as they can       nothing else
+
+Robots are never held; they end with the run. While one is connected, simulators also keep to :mod:`headrace.buffer.quota`.
+The counters live in the pool and never rewind; this class only decides from them. Time earns nothing.
 """
 
 from __future__ import annotations
@@ -12,30 +19,56 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.buffer.quota import Quota
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
+
+UNBOUNDED = 1 << 62
 
 
 @dataclass(frozen=True)
 class PacingConfig:
     """The ratio of learning to acting, and the length of the run."""
 
-    ratio: float = option(1.0, help="optimiser updates per executed env step after the minimum fill", low=0, high=1000)
-    min_fill: int = option(1000, help="env steps collected before the first update", unit="env steps", low=1)
+    ratio: float = option(
+        1.0, help="optimiser updates per executed env step after the minimum fill; 0 only collects", low=0, high=1000
+    )
+    min_fill: int = option(1000, help="env steps collected before the first online update", unit="env steps", low=1)
     env_steps: int = option(
-        10_000, help="executed env steps of the whole run; 0 runs until stopped", unit="env steps", low=0, resume=True
+        10_000,
+        help="executed env steps of the whole run; 0 runs until stopped, or with offline_updates ends after these",
+        unit="env steps",
+        low=0,
+        resume=True,
     )
     random_steps: int = option(1000, help="the run's first env steps act uniformly at random", unit="env steps", low=0)
+    offline_updates: int = option(
+        0, help="updates on the rows of run.pool_from before the first env step", unit="updates", low=0, resume=True
+    )
     lead_steps: int = option(
         128, help="env steps that simulators may be ahead of the learner", unit="env steps", low=1, resume=True
     )
-    hold_learner: bool = option(True, help="make the learner wait for data that the ratio asks for", resume=True)
+    hold_learner: bool = option(
+        True, help="make the learner wait for data; false trains as fast as it can until the last env step", resume=True
+    )
     hold_actors: bool = option(
         True, help="make simulators wait for a learner that is behind (robots are never held)", resume=True
+    )
+    robot_share: float = option(
+        0.0,
+        help="least share of the env steps that robots provide while one is connected; simulators wait for it",
+        low=0,
+        high=1,
+        resume=True,
     )
 
     def check(self, path: str = "pacing") -> None:
         """Refuse a run that can never make an update."""
+        if self.ratio == 0 and not self.hold_learner:
+            raise ConfigError(
+                f"{path}.hold_learner: false, so the learner never waits, with {path}.ratio 0, which asks for no update;"
+                " nearest valid: true"
+            )
         if self.env_steps and self.min_fill >= self.env_steps and self.ratio > 0:
             raise ConfigError(
                 f"{path}.min_fill: {self.min_fill} is not below {path}.env_steps {self.env_steps}, so"
@@ -53,6 +86,11 @@ class PacingConfig:
                 f" nearest valid: {self.env_steps}"
             )
 
+    @property
+    def online(self) -> bool:
+        """Whether the run has an online phase."""
+        return self.env_steps > 0 or self.offline_updates == 0
+
 
 @dataclass
 class _Account:
@@ -60,6 +98,7 @@ class _Account:
 
     quantum: int
     reserve: int  # steps that it must have under way before it can deliver its first row
+    robot: bool
     granted: int
     accounted: int  # committed, rejected or given up
     random: int
@@ -67,7 +106,7 @@ class _Account:
 
     @property
     def outstanding(self) -> int:
-        return max(0, self.granted - self.accounted)
+        return 0 if self.robot else max(0, self.granted - self.accounted)
 
 
 @dataclass(frozen=True)
@@ -80,20 +119,32 @@ class Allowance:
 
 
 class Pacing:
-    """Shares the step budget among actors and the update credit with the learner."""
+    """Shares the step budget among actors and the update credit with the learner.
+
+    Attributes:
+        env_steps: executed online env steps that are committed.
+        updates: updates granted in the online phase.
+        offline_updates: updates granted in the offline phase.
+        drawable: whether the pool holds enough rows for a batch. While it does not, no one waits for the learner.
+    """
 
     def __init__(self, config: PacingConfig) -> None:
         self.config = config
         self.env_steps = 0
         self.updates = 0
+        self.offline_updates = 0
+        self.drawable = True
+        self.quota = Quota(config.robot_share)
         self._accounts: dict[str, _Account] = {}
         self._turn = 0
 
-    def observe(self, env_steps: int, updates: int) -> None:
-        """Take the pool's durable counters."""
-        self.env_steps, self.updates = env_steps, updates
+    def observe(self, env_steps: int, updates: int, offline_updates: int = 0) -> None:
+        """Take the pool's durable counters; ``updates`` are those of both phases."""
+        self.env_steps, self.updates, self.offline_updates = env_steps, updates - offline_updates, offline_updates
 
-    def join(self, actor: str, *, executed: int, pending: int, lanes: int = 1, window: int = 1) -> None:
+    # --- actors -----------------------------------------------------------------------------------------------------
+
+    def join(self, actor: str, *, executed: int, pending: int, lanes: int = 1, window: int = 1, robot: bool = False) -> None:
         """An actor process has (re)joined.
 
         Args:
@@ -102,20 +153,33 @@ class Pacing:
             pending: those of them that are not acknowledged.
             lanes: it steps this many episodes at a time.
             window: env steps that one row may cover.
+            robot: it is never held.
         """
         lanes = max(1, lanes)
         # A lane holds its newest row back, and a row of n steps is complete n steps later.
-        reserve = lanes * (window + 1)
-        self._accounts[actor] = _Account(lanes, reserve, executed, executed - min(pending, executed), 0)
+        reserve = 0 if robot else lanes * (window + 1)
+        granted = UNBOUNDED if robot else executed
+        self._accounts[actor] = _Account(lanes, reserve, robot, granted, executed - min(pending, executed), 0)
+        self._limit_simulators()
 
     def leave(self, actor: str) -> None:
         """An actor is gone; what it was granted and never delivered returns to the budget."""
         self._accounts.pop(actor, None)
+        self._limit_simulators()
+
+    def _limit_simulators(self) -> None:
+        robots = any(a.robot for a in self._accounts.values())
+        if robots and not self.quota.active:
+            self.quota.begin(self._lead())
+        elif not robots:
+            self.quota.end()
 
     def accounted(self, actor: str, steps: int) -> None:
         """``steps`` of this actor were committed or rejected."""
-        if actor in self._accounts:
-            self._accounts[actor].accounted += steps
+        account = self._accounts.get(actor)
+        if account is not None:
+            account.accounted += steps
+            self.quota.count(steps, robot=account.robot)
 
     def settled(self, actor: str, total: int) -> None:
         """The actor reports ``total`` steps acknowledged or rejected since it started.
@@ -127,50 +191,34 @@ class Pacing:
         if account is not None:
             account.accounted = max(account.accounted, min(total, account.granted))
 
-    @property
-    def owed(self) -> int:
-        """Updates that the executed steps so far allow in all."""
-        return max(0, math.floor(self.config.ratio * (self.env_steps - self.config.min_fill)))
-
-    def updates_allowed(self) -> int:
-        """Updates that may be granted now."""
-        if not self.config.hold_learner:
-            return 1 << 30 if self.env_steps >= self.config.min_fill and not self.collected else 0
-        return max(0, self.owed - self.updates)
-
-    @property
-    def collected(self) -> bool:
-        """Whether the run's env steps are all committed."""
-        return 0 < self.config.env_steps <= self.env_steps
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run's env steps are committed and their updates granted."""
-        return self.collected and (self.updates >= self.owed or not self.config.hold_learner)
-
-    @property
-    def achieved_ratio(self) -> float:
-        """Updates granted per env step after the minimum fill; 0 before it."""
-        beyond = self.env_steps - self.config.min_fill
-        return self.updates / beyond if beyond > 0 else 0.0
-
     def allowances(self) -> dict[str, Allowance]:
         """Share out what is free now, in turn and in whole vector steps; every actor's allowance."""
-        free = self._limit() - self.env_steps - sum(a.outstanding for a in self._accounts.values())
-        share = self._lead() // max(1, len(self._accounts))
-        for account in sorted(self._accounts.values(), key=lambda a: a.turn):
-            window = max(account.reserve, share) - account.outstanding
-            if window >= account.quantum > free:
+        simulators = [a for a in self._accounts.values() if not a.robot]
+        taken = self.env_steps + sum(a.outstanding for a in simulators)
+        end, limit = self._budget(), self._limit()
+        share = self._lead() // max(1, len(simulators))
+        for account in sorted(simulators, key=lambda a: a.turn):
+            free, window = limit - taken, max(account.reserve, share) - account.outstanding
+            if window < account.quantum:
+                continue
+            # Less than a vector step is given out only where no more will ever come; the actor then does a whole one.
+            if free < account.quantum and (free <= 0 or limit < end):
                 break  # its turn: what comes free is saved up for its next vector step
-            grant = min(free, window) // account.quantum * account.quantum
-            if grant > 0:
-                self._grant(account, grant, self._limit() - free)
-                free -= grant
-        final = self._budget() - self.env_steps - sum(a.outstanding for a in self._accounts.values())
-        return {name: Allowance(a.granted, a.random, final < a.quantum) for name, a in self._accounts.items()}
+            grant = min(free, window) // account.quantum * account.quantum or free
+            self._grant(account, grant, taken)
+            taken += grant
+        return {name: self._allowance(account, taken) for name, account in self._accounts.items()}
 
-    def _grant(self, account: _Account, grant: int, spoken_for: int) -> None:
-        random = min(grant, max(0, self.config.random_steps - spoken_for))
+    def _allowance(self, account: _Account, taken: int) -> Allowance:
+        if not account.robot:
+            return Allowance(account.granted, account.random, taken >= self._budget())
+        if self.collected:
+            return Allowance(0, 0, True)
+        random = self.config.random_steps - taken
+        return Allowance(account.granted, account.accounted + random if random > 0 else 0, False)
+
+    def _grant(self, account: _Account, grant: int, taken: int) -> None:
+        random = min(grant, max(0, self.config.random_steps - taken))
         if random > 0:
             account.random = account.granted + random
         account.granted += grant
@@ -184,31 +232,83 @@ class Pacing:
         return max(self.config.lead_steps, reserves + whole_update)
 
     def _budget(self) -> int:
-        return self.config.env_steps or 1 << 62
+        """Env steps of the whole run."""
+        return self.config.env_steps or (UNBOUNDED if self.config.online else 0)
 
     def _limit(self) -> int:
-        limit = self._budget()
-        if self.config.hold_actors and self.config.ratio > 0:
-            limit = min(limit, self.config.min_fill + self._lead() + math.floor(self.updates / self.config.ratio))
+        """Env steps that may be committed or under way before simulators wait."""
+        limit, config = self._budget(), self.config
+        if self.offline:
+            return min(limit, self.env_steps)
+        filled = self.env_steps >= config.min_fill
+        if config.hold_actors and config.ratio > 0 and (self.drawable or not filled):
+            limit = min(limit, config.min_fill + self._lead() + math.floor(self.updates / config.ratio))
+        if self.quota.active:
+            limit = min(limit, self.env_steps + math.floor(self.quota.credit))
         return limit
+
+    # --- learner ----------------------------------------------------------------------------------------------------
+
+    @property
+    def offline(self) -> bool:
+        """Whether the next update belongs to the offline phase."""
+        return self.offline_updates < self.config.offline_updates
+
+    @property
+    def owed(self) -> int:
+        """Online updates that the executed steps so far allow in all."""
+        return max(0, math.floor(self.config.ratio * (self.env_steps - self.config.min_fill)))
+
+    def updates_allowed(self) -> int:
+        """Updates of the present phase that may be granted now."""
+        config = self.config
+        if self.offline:
+            return config.offline_updates - self.offline_updates
+        if config.hold_learner or (self.collected and config.hold_actors):
+            return max(0, self.owed - self.updates)
+        return UNBOUNDED if self.env_steps >= config.min_fill and not self.collected else 0
+
+    @property
+    def collected(self) -> bool:
+        """Whether the run's env steps are all committed."""
+        if self.config.env_steps:
+            return self.env_steps >= self.config.env_steps
+        return not self.config.online and not self.offline
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run's env steps are committed and the updates that it waits for granted."""
+        waits = (self.config.hold_learner or self.config.hold_actors) and self.drawable
+        return self.collected and not self.offline and (self.updates >= self.owed or not waits)
+
+    @property
+    def achieved_ratio(self) -> float:
+        """Online updates granted per env step after the minimum fill; 0 before it."""
+        beyond = self.env_steps - self.config.min_fill
+        return self.updates / beyond if beyond > 0 else 0.0
 
     def get_state(self) -> dict[str, Any]:
         """Counters and accounts as plain values."""
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
-            "accounts": {k: vars(a) for k, a in self._accounts.items()},
+            "offline_updates": self.offline_updates,
+            "turn": self._turn,
+            "quota": self.quota.get_state(),
+            "accounts": {k: dict(vars(a)) for k, a in self._accounts.items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore :meth:`get_state`."""
         self.env_steps, self.updates, self._turn = state["env_steps"], state["updates"], state["turn"]
+        self.offline_updates = state["offline_updates"]
+        self.quota.set_state(state["quota"])
         self._accounts = {k: _Account(**a) for k, a in state["accounts"].items()}
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether the counters can be; with the reason if not."""
-        if self.env_steps < 0 or self.updates < 0:
-            return False, f"negative counters: {self.env_steps} env steps, {self.updates} updates"
+        if min(self.env_steps, self.updates, self.offline_updates) < 0:
+            return False, f"negative counters: {self.env_steps} env steps, {self.updates}+{self.offline_updates} updates"
         if self.config.hold_learner and self.updates > self.owed:
             return False, f"{self.updates} updates granted, {self.owed} owed"
-        return True, ""
+        return self.quota.check_valid()

@@ -14,6 +14,7 @@ from headrace.buffer import manifest, snapshot
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.files import Field
 from headrace.buffer.lock import PoolLock
+from headrace.buffer.past import as_past
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.reader import described, dump_chunk
@@ -135,8 +136,13 @@ class SACReplayPool:
 
     @property
     def updates(self) -> int:
-        """Optimiser updates granted."""
-        return 0 if self._store is None else self._store.header[Field.UPDATES]
+        """Optimiser updates granted, in both phases."""
+        return 0 if self._store is None else self._store.header.updates
+
+    @property
+    def offline_updates(self) -> int:
+        """Those of :attr:`updates` that were granted in the offline phase."""
+        return 0 if self._store is None else self._store.header[Field.OFFLINE]
 
     @property
     def epoch(self) -> int:
@@ -241,13 +247,12 @@ class SACReplayPool:
         with self._lock:
             return ObsStatistics() if self._store is None else self._store.statistics.result()
 
-    def grant_updates(self, n: int) -> int:
-        """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total."""
+    def grant_updates(self, n: int, *, offline: bool = False) -> int:
+        """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total of both phases."""
         with self._lock:
-            header = self._open().header
-            total = header[Field.UPDATES] + n
-            header[Field.UPDATES] = total
-            return total
+            store, field = self._open(), Field.OFFLINE if offline else Field.UPDATES
+            store.header[field] += n
+            return store.header.updates
 
     def dump(self, start: int | None = None, stop: int | None = None) -> Iterator[dict[str, Any]]:
         """Live rows of ``[start, stop)`` in id order, while others go on inserting.
@@ -335,6 +340,21 @@ class SACReplayPool:
             return False
         self.set_state({**found[0], "arrays": found[1]})
         return True
+
+    def adopt(self, other: SACReplayPool) -> None:
+        """Hold the newest rows of another pool in place of everything, as rows that were there before this pool's first.
+
+        They count as no env steps and no updates; their actors are renamed ``past-<index>/<name>``.
+
+        Raises:
+            SpecError, ConfigError: it does not fit this pool; the pool is as it was.
+        """
+        state = other.get_state()
+        body, arrays = as_past(state, state["arrays"])
+        with self._lock:
+            self._check_not_closed()
+            self._plain = self._plain or (None if state["plain"] is None else PlainLayout.from_list(state["plain"]))
+            (self._store or self._create(TransitionSpec.from_dict(state["spec"]))).restore(body, arrays)
 
     @classmethod
     def from_path(cls, path: str | Path, rng: np.random.Generator | None = None) -> SACReplayPool:

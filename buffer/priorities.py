@@ -61,7 +61,7 @@ class Priorities:
     def importance_exponent(self) -> float:
         """b now: it rises from the declared one to 1 over the declared number of updates."""
         b, span = self._config.importance_exponent, self._config.importance_anneal_updates
-        return b if not span else b + (1.0 - b) * min(1.0, self._header[Field.UPDATES] / span)
+        return b if not span else b + (1.0 - b) * min(1.0, self._header.updates / span)
 
     # --- drawing ----------------------------------------------------------------------------------------------------
 

@@ -174,7 +174,8 @@ class Segment:
             write(ring, first_frame, frames[key][len(frames[key]) - (frame_head - first_frame) :])
         retired = numbers["retired"] + lost
         values = {Field.HEAD: head, Field.FLOOR: tail, Field.COUNTED: tail, Field.FRAME_HEAD: frame_head}
-        values |= {Field.RETIRED: retired, Field.UPDATES: numbers["updates"], Field.DUPLICATES: numbers["duplicates"]}
+        values |= {Field.RETIRED: retired, Field.DUPLICATES: numbers["duplicates"]}
+        values |= {Field.UPDATES: numbers["updates"], Field.OFFLINE: numbers.get("offline_updates", 0)}
         values |= {Field.REACH: max(self.sizes.max_rows, numbers["reach"])}
         for field, value in values.items():
             self._header[field] = value
@@ -183,7 +184,8 @@ class Segment:
     def numbers(self) -> dict[str, int]:
         """What :meth:`restore` needs beside rows and frames."""
         header = self._header
-        fields = {"updates": Field.UPDATES, "duplicates": Field.DUPLICATES, "retired": Field.RETIRED, "reach": Field.REACH}
+        fields = {"duplicates": Field.DUPLICATES, "retired": Field.RETIRED, "reach": Field.REACH}
+        fields |= {"updates": Field.UPDATES, "offline_updates": Field.OFFLINE}
         return {"head": self.head, "frame_head": self.frame_head, **{name: header[field] for name, field in fields.items()}}
 
     def check_valid(self) -> tuple[bool, str]:

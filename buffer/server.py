@@ -42,7 +42,7 @@ PEER_QUEUE_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class BufferSettings:
-    """All that a buffer process needs to know."""
+    """All that a buffer process needs to know; ``past`` opens the pool whose rows an empty pool begins with."""
 
     network: NetworkConfig
     pool: PoolConfig
@@ -51,6 +51,7 @@ class BufferSettings:
     run_id: str
     seed: int
     ready: Callable[[str], None] | None = None
+    past: Callable[[], SACReplayPool] | None = None
 
 
 class Server:
@@ -176,6 +177,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
         ConfigError: the port is taken or open to strangers.
         PoolLocked: another process owns the pool directory.
         NoSpace: the pool does not fit.
+        PoolError, SpecError: the past cannot be opened, or does not fit the pool.
     """
     clock = clock or MonotonicClock()
     settings.pool_dir.mkdir(parents=True, exist_ok=True)
@@ -226,9 +228,13 @@ def _runner() -> Callable[..., None]:
 
 
 def _existing(settings: BufferSettings) -> SACReplayPool | None:
-    if not (settings.pool_dir / "manifest.json").exists():
-        return None
-    return _make(settings, None)
+    pool = _make(settings, None) if (settings.pool_dir / "manifest.json").exists() else None
+    if settings.past is None or (pool is not None and pool.head > 0):
+        return pool
+    with settings.past() as past:  # a kill in the middle leaves an empty pool, which begins again here
+        pool = _make(settings, past.spec) if pool is None else pool
+        pool.adopt(past)
+    return pool
 
 
 def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:

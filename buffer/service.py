@@ -91,7 +91,7 @@ class Service:
             m.Query: self._on_query,
             m.Goodbye: self._on_goodbye,
         }
-        pacing.observe(totals.env_steps, totals.updates)
+        pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
 
     @property
     def totals(self) -> Totals:
@@ -105,11 +105,13 @@ class Service:
 
     @property
     def phase(self) -> str:
-        """``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
+        """``offline``, ``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
         if self.stopping:
             return "stopping"
-        if self.pacing.finished and (self.learner_done or self.pacing.owed == 0):
+        if self.pacing.finished and (self.learner_done or self._totals.updates + self.pacing.owed == 0):
             return "done"
+        if self.pacing.offline:
+            return "offline"
         if self.pacing.collected:
             return "finishing"
         if self._totals.env_steps == 0:
@@ -275,11 +277,13 @@ class Service:
         """Queued work, with the draws that pacing allows now; empty when there is none."""
         work = list(self._work)
         self._work.clear()
-        allowed = self.pacing.updates_allowed() - sum(c.drawing for c in self._clients.values())
+        self.pacing.drawable = all(self._totals.size >= c.batch_size for c in self._clients.values())
+        allowed, offline = self.pacing.updates_allowed(), self.pacing.offline
+        allowed -= sum(c.drawing for c in self._clients.values())  # the phase ends only when they are granted
         for client in self._clients.values():
             batches = min(client.wanted - client.delivered - client.drawing, allowed, BATCHES_A_ROUND)
             if batches > 0 and self._totals.size >= client.batch_size:
-                work.append(Draw(client.session.peer, batches, client.batch_size, client.statistics))
+                work.append(Draw(client.session.peer, batches, client.batch_size, client.statistics, offline))
                 client.drawing += batches
                 allowed -= batches
         return work
@@ -288,7 +292,7 @@ class Service:
         """Answer finished work."""
         before = self._totals.version
         self._totals = totals
-        self.pacing.observe(totals.env_steps, totals.updates)
+        self.pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
         out: list[Out] = []
         acks: dict[tuple[bytes, int], int] = {}
         for d in done:

@@ -129,6 +129,7 @@ class Watch:
         return {
             "env_steps": service.totals.env_steps,
             "updates": service.totals.updates,
+            "offline_updates": service.totals.offline_updates,
             "env_steps_s": round(self._env_rate.per_second(), 2),
             "updates_s": round(self._update_rate.per_second(), 2),
             "achieved_ratio": round(service.pacing.achieved_ratio, 5),
@@ -154,7 +155,9 @@ class Watch:
             "env_steps": totals.env_steps,
             "env_steps_goal": pacing.config.env_steps,
             "updates": totals.updates,
-            "updates_owed": pacing.owed,
+            "updates_owed": pacing.config.offline_updates + pacing.owed,
+            "offline_updates": totals.offline_updates,
+            "offline_updates_goal": pacing.config.offline_updates,
             "rates": {"env_steps_s": summary["env_steps_s"], "updates_s": summary["updates_s"]},
             "achieved_ratio": summary["achieved_ratio"],
             "target_ratio": pacing.config.ratio,
@@ -189,7 +192,9 @@ class Watch:
         phase = service.phase
         if service.totals.spec is None:
             reasons.append("no actor has declared its spec yet")
-        if not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
+        if phase == "offline":
+            reasons.append(f"offline: {service.totals.offline_updates} of {service.pacing.config.offline_updates} updates")
+        elif not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
             reasons.append("no actor is connected")
         if not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
@@ -208,6 +213,10 @@ class Watch:
                 warnings.append(f"alpha is {learner.report.get('sac/alpha')}: check target entropy and reward scale")
             if learner.report.get("sac/updates_skipped"):
                 warnings.append(f"{learner.report['sac/updates_skipped']:g} updates skipped: loss or gradient not finite")
+        filled = service.pacing.offline or service.totals.env_steps >= service.pacing.config.min_fill
+        if filled and not service.pacing.drawable:
+            rows = service.totals.size
+            warnings.append(f"the pool holds {rows} rows, too few for a batch: see pool.min_block_rows and rows_retired")
         lost = service.totals.counters.get("lost_before", 0)
         return warnings + ([f"{lost} rows were lost before they reached the buffer"] if lost else [])
 

@@ -45,6 +45,7 @@ COUNTERS = (
     "lost_before",
     "env_steps",
     "updates",
+    "offline_updates",
 )
 _log = logging.getLogger(__name__)
 
@@ -310,7 +311,8 @@ def counters(header: Header, ledger: Ledger) -> dict[str, int]:
     """``COUNTERS`` by name; accepted = live + evicted + retired."""
     tail, head, retired = header.tail, header[Field.HEAD], header.retired
     rows = (head, head - tail, tail - retired, retired, header[Field.DUPLICATES], ledger.rejected)
-    return dict(zip(COUNTERS, (*rows, ledger.lost_before, ledger.env_steps, header[Field.UPDATES]), strict=True))
+    values = (*rows, ledger.lost_before, ledger.env_steps, header.updates, header[Field.OFFLINE])
+    return dict(zip(COUNTERS, values, strict=True))
 
 
 def info(spec: TransitionSpec, files: PoolFiles, ledger: Ledger) -> dict[str, Any]:

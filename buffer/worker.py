@@ -46,12 +46,13 @@ class Insert:
 
 @dataclass(frozen=True)
 class Draw:
-    """Grant and sample ``batches`` batches."""
+    """Grant and sample ``batches`` batches, each of them one update of the named phase."""
 
     peer: bytes
     batches: int
     batch_size: int
     statistics: bool
+    offline: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Totals:
     size: int = 0
     env_steps: int = 0
     updates: int = 0
+    offline_updates: int = 0
     version: Version = NO_VERSION
     shelf_bytes: int = 0
     counters: dict[str, int] = field(default_factory=dict)
@@ -130,7 +132,15 @@ class PoolWorker:
         if pool is None:
             return Totals(version=shelf.version, shelf_bytes=shelf.nbytes)
         return Totals(
-            pool.spec, pool.size, pool.env_steps, pool.updates, shelf.version, shelf.nbytes, pool.counters(), self._info
+            pool.spec,
+            pool.size,
+            pool.env_steps,
+            pool.updates,
+            pool.offline_updates,
+            shelf.version,
+            shelf.nbytes,
+            pool.counters(),
+            self._info,
         )
 
     def streams(self) -> dict[str, dict[int, int]]:
@@ -195,7 +205,7 @@ class PoolWorker:
                 batch = pool.sample(work.batch_size)
             except PoolTooSmall as error:
                 return Done(work, "pool-too-small", str(error)[:256], parts=parts)
-            number = pool.grant_updates(1)
+            number = pool.grant_updates(1, offline=work.offline)
             parts.append(batch_parts(BatchHead(number, len(batch)), batch, spec))
         return Done(work, parts=parts)
 

@@ -36,6 +36,11 @@ class RunOptions:
         help="async: a process for each role; sync: one process, bit-identical under a seed",
         choices=("async", "sync"),
     )
+    pool_from: str = option(
+        "",
+        help="begin with the rows of this pool, snapshot or run; they count as no env step, and pool.max_actors"
+        " must hold their actors too",
+    )
     pool_dir: str = option("", help="directory for the pool, such as /dev/shm; empty: in the run directory")
     curve_s: float = option(
         15.0, help="time between two drawings of the learning curve; 0 draws it at the end only", unit="s", low=0, resume=True
@@ -81,6 +86,17 @@ class RunConfig:
     def check(self, path: str = "") -> None:
         """Refuse combinations of options of several roles that cannot work."""
         batch, capacity, fill = self.learner.batch_size, self.pool.capacity, self.pacing.min_fill
+        goal, offline = self.pacing.env_steps, self.pacing.offline_updates
+        if offline and not self.run.pool_from:
+            raise ConfigError(
+                f"pacing.offline_updates: {offline} with run.pool_from empty, so there are no rows to learn from;"
+                " nearest valid: 0, or name a pool"
+            )
+        if goal and self.pacing.ratio and batch >= goal:
+            raise ConfigError(
+                f"learner.batch_size: {batch} is not below pacing.env_steps {goal}, so no batch could be drawn before the"
+                f" end; nearest valid: {goal - 1}"
+            )
         if batch > capacity:
             raise _impossible("learner.batch_size", batch, "above", "pool.capacity", capacity)
         if fill > capacity:
@@ -150,7 +166,7 @@ def digest(config: RunConfig) -> str:
     plain = dump(config)
     for section in ("run", "network", "sinks", "supervisor"):
         plain.pop(section)
-    plain["mode"] = config.run.mode
+    plain["mode"], plain["pool_from"] = config.run.mode, config.run.pool_from
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 

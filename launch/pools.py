@@ -10,8 +10,8 @@ from headrace.buffer import manifest
 from headrace.buffer.files import HEADER
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.view import PoolView
-from headrace.common.errors import PoolError
-from headrace.launch.config import read_config
+from headrace.common.errors import ConfigError, PoolError
+from headrace.launch.config import RunConfig, read_config
 from headrace.launch.rundir import RunDir
 
 COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "digest")
@@ -42,6 +42,40 @@ def open_pool(place: Path) -> PoolView | SACReplayPool:
         PoolDamaged: a file is not what was written.
     """
     return PoolView(place) if (place / HEADER).exists() else SACReplayPool.from_path(place)
+
+
+def find_past(config: RunConfig) -> Path | None:
+    """The pool directory that ``run.pool_from`` names; none when it is empty.
+
+    Raises:
+        ConfigError: there is no pool.
+    """
+    try:
+        return find_pool(Path(config.run.pool_from).expanduser()) if config.run.pool_from else None
+    except PoolError as error:
+        raise ConfigError(f"run.pool_from: {error}") from error
+
+
+def open_past(config: RunConfig, place: Path) -> SACReplayPool:
+    """The pool at ``place``, which :func:`find_past` found.
+
+    Raises:
+        ConfigError: it holds fewer rows than the batches of the offline phase need.
+        PoolLocked: another process owns it now.
+        PoolDamaged: a file is not what was written.
+    """
+    if (place / HEADER).exists():
+        past = SACReplayPool(int((manifest.read(place) or {})["config"]["capacity"]), path=place)
+    else:
+        past = SACReplayPool.from_path(place)
+    if config.pacing.offline_updates and past.size < config.learner.batch_size:
+        rows = past.size
+        past.close()
+        raise ConfigError(
+            f"run.pool_from: {config.run.pool_from} holds {rows} rows, too few for the offline batches of"
+            f" learner.batch_size {config.learner.batch_size}; nearest valid: learner.batch_size {rows}"
+        )
+    return past
 
 
 def dump_pool(target: Path, *, as_json: bool) -> int:

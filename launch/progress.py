@@ -31,12 +31,17 @@ def duration(seconds: float | None) -> str:
 def eta_s(status: Status) -> float | None:
     """Seconds until the run's goal at the present rates; none when it has no goal or nothing moves."""
     goal, rates = status.get("env_steps_goal", 0), status.get("rates", {})
-    if not goal:
+    offline = status.get("offline_updates_goal", 0)
+    left = status.get("updates_owed", 0) - status.get("updates", 0)
+    if status.get("offline_updates", 0) < offline:
+        # No env step has been timed yet; the updates that each of them will owe have been.
+        return _ratio(left + goal * status.get("target_ratio", 0.0), rates.get("updates_s", 0.0))
+    if not goal and not offline:
         return None
     steps = goal - status.get("env_steps", 0)
     if steps > 0:
         return _ratio(steps, rates.get("env_steps_s", 0.0))
-    return _ratio(max(0, status.get("updates_owed", 0) - status.get("updates", 0)), rates.get("updates_s", 0.0))
+    return _ratio(max(0, left), rates.get("updates_s", 0.0))
 
 
 def facts(status: Status) -> list[tuple[str, str]]:
@@ -49,7 +54,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
     lag, age = status.get("policy_lag_updates", 0), status.get("policy_age_s", 0.0)
     pairs = [
         ("env steps", f"{status.get('env_steps', 0):,}{of_goal}   {rates.get('env_steps_s', 0.0):,.1f}/s"),
-        ("updates", f"{status.get('updates', 0):,}   {rates.get('updates_s', 0.0):,.1f}/s"),
+        ("updates", f"{status.get('updates', 0):,}{_offline(status)}   {rates.get('updates_s', 0.0):,.1f}/s"),
         ("updates per env step", f"{status.get('achieved_ratio', 0.0):.3f}   target {status.get('target_ratio', 0.0):g}"),
         ("pool", f"{rows:,} rows{fill}"),
         ("return, training", _number(status.get("return_mean"))),
@@ -67,7 +72,7 @@ def line(status: Status) -> str:
     parts = [
         f"{duration(status.get('uptime_s')):>7} {status.get('phase', UNKNOWN):<9}",
         f"env steps {status.get('env_steps', 0)}{f'/{goal}' if goal else ''} ({rates.get('env_steps_s', 0.0):.0f}/s)",
-        f"updates {status.get('updates', 0)} ({rates.get('updates_s', 0.0):.0f}/s)",
+        f"updates {status.get('updates', 0)}{_offline(status)} ({rates.get('updates_s', 0.0):.0f}/s)",
         f"ratio {status.get('achieved_ratio', 0.0):.3f}",
         f"pool {pool.get('rows', 0)}",
         f"return {_number(status.get('return_mean'))} (eval {_number(last.get('return_mean'))})",
@@ -178,6 +183,12 @@ def _actor_cells(actor: Status) -> list[str]:
         age,
         f"{actor.get('silent_s', 0.0):.1f} s",
     ]
+
+
+def _offline(status: Status) -> str:
+    """How many of the updates were made offline; nothing for a run without an offline phase."""
+    goal = status.get("offline_updates_goal", 0)
+    return f" ({status.get('offline_updates', 0):,} of {goal:,} offline)" if goal else ""
 
 
 def _evaluation(status: Status) -> str:

@@ -9,6 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from headrace.common.config import replace
@@ -38,10 +39,13 @@ PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolD
 def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
     """Serve the run's buffer at ``bind`` (none: the config's endpoint) and write where it listens to the run directory."""
     from headrace.buffer.server import BufferSettings, serve
+    from headrace.launch.pools import find_past, open_past
 
     network = replace(config.network, endpoint=bind) if bind else config.network
     pool_dir = run.pool_dir(config.run.pool_dir)
-    settings = BufferSettings(network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint)
+    place = find_past(config)
+    past = partial(open_past, config, place) if place else None
+    settings = BufferSettings(network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint, past)
     _leave_signals_to_the_role()
     return serve(settings)
 

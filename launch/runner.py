@@ -22,6 +22,7 @@ from headrace.launch import roles
 from headrace.launch.children import headrace_command
 from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
 from headrace.launch.play import find_policy, judge, read_policy
+from headrace.launch.pools import find_past
 from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
 from headrace.launch.resumable import require_resumable
@@ -42,14 +43,15 @@ class TrainResult:
         eval_return_std: standard deviation of its returns; none likewise.
         episodes: episodes of the final evaluation.
         env_steps: executed env steps of the whole run.
-        updates: optimiser updates that the final policy has had.
+        updates: optimiser updates that the final policy has had, in both phases.
         updates_granted: updates that were granted to learners, which the status calls updates.
         updates_lost: the difference: made or begun by a learner that died before its next checkpoint.
         wall_s: seconds from the start of this call to the end of the last role, final evaluation excluded.
-        achieved_ratio: ``updates`` per env step after the minimum fill.
+        achieved_ratio: online updates that the final policy has had per env step after the minimum fill.
         counters: what was accepted, refused, evicted and so on.
         seed: the run's seed.
         config_digest: identity of the config, places and names left out.
+        offline_updates: those of ``updates_granted`` that were granted in the offline phase.
     """
 
     run_dir: str
@@ -65,6 +67,7 @@ class TrainResult:
     counters: Mapping[str, int]
     seed: int
     config_digest: str
+    offline_updates: int = 0
 
 
 def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | None = None) -> TrainResult:
@@ -86,6 +89,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
     policy = find_policy(init_from) if init_from is not None else None
     if policy is not None:
         read_policy(policy)  # a damaged one is refused before anything starts
+    find_past(config)
     return _Job(config, new_run(config), policy).run()
 
 
@@ -198,7 +202,8 @@ class _Job:
         config = self._config
         # Any start order works; the learner has the most to load.
         plans = [RolePlan(roles.LEARNER_ID, "learner"), RolePlan("buffer", "buffer")]
-        plans += [RolePlan(f"actor-{n}", "actor") for n in range(config.actor.count)]
+        actors = config.actor.count if config.pacing.online else 0
+        plans += [RolePlan(f"actor-{n}", "actor") for n in range(actors)]
         plans += [RolePlan("evaluator", "evaluator")] if config.eval.every else []
         return Supervisor(
             plans,
@@ -240,7 +245,7 @@ class _Job:
             verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
             if math.isfinite(verdict.mean) and math.isfinite(verdict.std):
                 mean, std = verdict.mean, verdict.std
-        granted, updates = status["updates"], weights.version.step
+        granted, updates, offline = status["updates"], weights.version.step, status["offline_updates"]
         beyond = status["env_steps"] - config.pacing.min_fill
         result = TrainResult(
             run_dir=str(self._run.path),
@@ -252,10 +257,11 @@ class _Job:
             updates_granted=granted,
             updates_lost=max(0, granted - updates),
             wall_s=round(wall_s, 3),
-            achieved_ratio=round(updates / beyond, 5) if beyond > 0 else 0.0,
+            achieved_ratio=round(max(0, updates - offline) / beyond, 5) if beyond > 0 else 0.0,
             counters=status["counters"],
             seed=config.seed,
             config_digest=digest(config),
+            offline_updates=offline,
         )
         write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
         return require_verdict(result)

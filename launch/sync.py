@@ -41,6 +41,7 @@ from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.launch.config import RunConfig
 from headrace.launch.digests import state_digest
 from headrace.launch.interrupt import Interrupt
+from headrace.launch.pools import find_past, open_past
 from headrace.launch.roles import LEARNER_ID
 from headrace.launch.rundir import RunDir
 from headrace.launch.supervise import Status, Watcher
@@ -53,6 +54,7 @@ from headrace.learner.sinks import MetricSinks
 
 EPOCH = 1
 STATUS_S = 0.5
+OFFLINE_AT_ONCE = 64  # updates between two looks at the clock and at who wants to stop
 GRACE_S = 5.0
 STATE, POOL = "sync.json", "pool"
 
@@ -132,7 +134,10 @@ class SyncRun:
         self._logged_at = self._shown_at = clock.now()
         if newest is not None:
             self._restore(newest)
-        elif init_from is not None:
+        elif (place := find_past(config)) is not None:
+            with open_past(config, place) as past:
+                self.pool.adopt(past)
+        if newest is None and init_from is not None:
             self.sac.load_policy(WeightSet.unpack(init_from.read_bytes()))
 
     def _make_actor(self, name: str) -> SyncActor:
@@ -147,7 +152,7 @@ class SyncRun:
         """Train to the end, see :func:`run_sync`."""
         for actor in self.actors:
             actor.begin()
-        while self._act():
+        while self.pacing.offline or self._act():
             self._learn()
             self._evaluate()
             self._report()
@@ -165,10 +170,10 @@ class SyncRun:
         return self._report(force=True, done=True)
 
     def _act(self) -> bool:
-        """One step of every lane that the budget still allows; whether there was one."""
+        """One step of every lane while the budget lasts; whether there was one."""
         goal, acted = self._config.pacing.env_steps, False
-        for actor in self.actors:
-            if goal and self.executed + actor.count > goal:
+        for actor in self.actors if self._config.pacing.online else ():
+            if goal and self.executed >= goal:
                 continue
             policy = self._newest_policy() if self.executed >= self._config.pacing.random_steps else None
             self._watch.episodes(actor.step(policy, self._version))
@@ -176,20 +181,23 @@ class SyncRun:
         return acted
 
     def _learn(self) -> None:
-        """The updates that are owed: optimiser updates per executed env step after the minimum fill."""
-        self.pacing.observe(self.pool.env_steps, self.pool.updates)
-        batch_size = self._config.learner.batch_size
-        owed = self.pacing.owed - self.pacing.updates
-        if owed <= 0 or self.pool.size < batch_size:
+        """Some updates of the offline phase, or those that the env steps owe."""
+        self._observe()
+        offline, batch_size = self.pacing.offline, self._config.learner.batch_size
+        due = min(OFFLINE_AT_ONCE, self.pacing.updates_allowed()) if offline else self.pacing.owed - self.pacing.updates
+        if due <= 0 or self.pool.size < batch_size:
             return
         statistics = self.pool.statistics() if self._config.learner.normalise_obs else None
-        for _ in range(owed):
+        for _ in range(due):
             batch = self.pool.sample(batch_size)
-            self.pool.grant_updates(1)
+            self.pool.grant_updates(1, offline=offline)
             self._metrics = self.sac.update(batch, statistics)
             if self._update_log is not None:
                 self._log_update(self._update_log, batch.ids, batch.rows)
-        self.pacing.observe(self.pool.env_steps, self.pool.updates)
+        self._observe()
+
+    def _observe(self) -> None:
+        self.pacing.observe(self.pool.env_steps, self.pool.updates, self.pool.offline_updates)
 
     def _newest_policy(self) -> Policy:
         """The policy as the learner has it now, in the form in which actors run it everywhere."""
@@ -269,7 +277,7 @@ class SyncRun:
         self._evaluate_at = own["evaluate_at"]
         self._watch.set_state(own["watch"])
         self._saved_step = self._logged_step = self.sac.step
-        self.pacing.observe(self.pool.env_steps, self.pool.updates)
+        self._observe()
         self._watcher.notice(f"continuing {newest.name} at {self.executed} env steps")
 
     def digest(self) -> str:

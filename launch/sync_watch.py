@@ -60,13 +60,14 @@ class SyncWatch:
         """Note the counters for the rates."""
         now = self._clock.now()
         self._env_rate.add(pacing.env_steps, now)
-        self._update_rate.add(pacing.updates, now)
+        self._update_rate.add(pacing.updates + pacing.offline_updates, now)
 
     def summary(self, pacing: Pacing, pool: SACReplayPool) -> dict[str, Any]:
         """The part that goes into the run's metrics."""
         return {
             "env_steps": pacing.env_steps,
-            "updates": pacing.updates,
+            "updates": pacing.updates + pacing.offline_updates,
+            "offline_updates": pacing.offline_updates,
             "env_steps_s": round(self._env_rate.per_second(), 2),
             "updates_s": round(self._update_rate.per_second(), 2),
             "achieved_ratio": round(pacing.achieved_ratio, 5),
@@ -82,8 +83,14 @@ class SyncWatch:
     def status(self, pacing: Pacing, pool: SACReplayPool, actors: Sequence[SyncActor], done: bool) -> dict[str, Any]:
         """The whole status; every value is plain JSON."""
         summary, config = self.summary(pacing, pool), pacing.config
-        kept = ("env_steps", "updates", "achieved_ratio", "episodes", "return_mean", "policy_lag_updates", "policy_age_s")
-        phase = "done" if done else "training" if pacing.owed else "filling"
+        kept: tuple[str, ...] = ("env_steps", "updates", "offline_updates", "achieved_ratio")
+        kept += (
+            "episodes",
+            "return_mean",
+            "policy_lag_updates",
+            "policy_age_s",
+        )
+        phase = "done" if done else "offline" if pacing.offline else "training" if pacing.owed else "filling"
         filling = f"filling: {pacing.env_steps} of {config.min_fill} env steps before the first update"
         here = {"host": socket.gethostname(), "pid": os.getpid(), "lag_updates": 0, "age_s": 0.0, "silent_s": 0.0}
         return {
@@ -92,7 +99,8 @@ class SyncWatch:
             "uptime_s": round(self._clock.now() - self._since, 3),
             **{name: summary[name] for name in kept},
             "env_steps_goal": config.env_steps,
-            "updates_owed": pacing.owed,
+            "updates_owed": config.offline_updates + pacing.owed,
+            "offline_updates_goal": config.offline_updates,
             "rates": {name: summary[name] for name in ("env_steps_s", "updates_s")},
             "target_ratio": config.ratio,
             "pool": {"rows": pool.size, **pool.info()},

@@ -86,10 +86,11 @@ def print_result(result: TrainResult) -> None:
     run = RunDir(Path(result.run_dir))
     mean, std = result.eval_return_mean, result.eval_return_std
     lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, to a learner that died before it saved them"
+    offline = f"{result.offline_updates:,} offline, then " if result.offline_updates else ""
     pairs = [
         ("return", f"{mean:.2f} ± {std:.2f} over {result.episodes} episodes" if mean is not None else "not evaluated"),
         ("env steps", f"{result.env_steps:,}"),
-        ("updates", f"{result.updates:,} ({result.achieved_ratio:.3f} per env step after the minimum fill)"),
+        ("updates", f"{result.updates:,} ({offline}{result.achieved_ratio:.3f} per env step after the minimum fill)"),
         *([("updates lost", lost)] if result.updates_lost else []),
         ("wall clock", f"{result.wall_s:.1f} s"),
         ("seed", str(result.seed)),
