@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from headrace.common.config import option
@@ -9,6 +10,8 @@ from headrace.common.errors import ConfigError
 
 SOURCES = ("policy", "human", "demo")  # by the number that rows hold
 OUTCOMES = ("unknown", "success", "failure")  # likewise
+MAX_SETS = 32
+_NAME = re.compile(r"[A-Za-z_]\w{0,31}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -75,3 +78,53 @@ class SamplingConfig:
     importance_anneal_updates: int = option(
         0, help="updates over which b rises linearly to 1; 0 keeps it", unit="updates", low=0, high=1 << 53
     )
+    sets: dict[str, SetConfig] = option(
+        factory=dict, help="named sets that batches are mixed from, name -> definition; none: batches are of all rows"
+    )
+    human_rows: str = option(
+        "any", help="how many of a row's executed steps make it a human's: any, or most (over half)", choices=("any", "most")
+    )
+
+    @property
+    def mixes(self) -> dict[str, dict[str, float]]:
+        """Mix -> set -> share; ``actor`` is there only when some set has an ``actor_share``."""
+        if not self.sets:
+            return {}
+        out = {"critic": {name: s.share for name, s in self.sets.items()}}
+        if any(s.actor_share is not None for s in self.sets.values()):
+            out["actor"] = {name: s.share if s.actor_share is None else s.actor_share for name, s in self.sets.items()}
+        return out
+
+    def check(self, path: str = "sampling") -> None:
+        """Refuse sets that make no batch."""
+        if len(self.sets) > MAX_SETS:
+            raise ConfigError(f"{path}.sets: {len(self.sets)} sets, allowed {MAX_SETS}")
+        for name, s in self.sets.items():
+            if not _NAME.fullmatch(name):
+                raise ConfigError(f"{path}.sets: {name!r} is not a name of letters, digits and _, at most 32, no digit first")
+            if s.balance == "task" and self.method == "prioritised":
+                raise ConfigError(
+                    f"{path}.sets.{name}.balance: task with {path}.method prioritised; nearest valid: none, with a set for"
+                    " each task"
+                )
+        for mix, shares in self.mixes.items():
+            if abs(sum(shares.values()) - 1) > 1e-6:
+                key = "share" if mix == "critic" else "actor_share (share where it is none)"
+                listed = ", ".join(f"{name} {share:g}" for name, share in shares.items())
+                raise ConfigError(f"{path}.sets: {key} adds up to {sum(shares.values()):g} ({listed}), must be 1")
+
+    def check_fits(self, capacity: int, batch_size: int, path: str = "sampling") -> None:
+        """Refuse sets that a pool of ``capacity`` rows can never fill, or whose rows never make ``batch_size``."""
+        for name, s in self.sets.items():
+            if s.min_fill > capacity:
+                raise ConfigError(
+                    f"{path}.sets.{name}.min_fill: {s.min_fill} is above pool.capacity {capacity}; nearest valid: {capacity}"
+                )
+        for mix, shares in self.mixes.items():
+            drawn = [self.sets[name] for name, share in shares.items() if share > 0]
+            most = sum(s.newest_rows or capacity for s in drawn)
+            if most < batch_size and all(s.when_small == "yield" for s in drawn):
+                raise ConfigError(
+                    f"{path}.sets: newest_rows of the {mix} batch's sets add up to {most}, below a batch of {batch_size};"
+                    " raise them, or set when_small: replace"
+                )

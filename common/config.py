@@ -107,6 +107,9 @@ def flatten(config: Any, path: str = "") -> dict[str, Any]:
         value, key = getattr(config, f.name), _join(path, f.name)
         if is_dataclass(value):
             out.update(flatten(value, key))
+        elif isinstance(value, Mapping) and value and all(is_dataclass(v) for v in value.values()):
+            for name, v in value.items():
+                out.update(flatten(v, _join(key, name)))
         else:
             out[key] = _plain(value)
     return out
@@ -123,8 +126,11 @@ def describe(cls: type, path: str = "") -> list[OptionDoc]:
         if is_dataclass(hint):
             out.extend(describe(typing.cast("type", hint), key))
             continue
+        each = _value_config(hint)
         choices = f.metadata.get("choices")
         kind = "|".join(choices) if choices else _type_name(hint)
+        if choices and typing.get_origin(hint) is tuple:
+            kind = f"list of {kind}"
         low, high = f.metadata.get("low"), f.metadata.get("high")
         if low is not None or high is not None:
             kind += f" in [{'-inf' if low is None else f'{low:g}'}, {'inf' if high is None else f'{high:g}'}]"
@@ -138,6 +144,8 @@ def describe(cls: type, path: str = "") -> list[OptionDoc]:
                 key, kind, default, f.metadata.get("unit", ""), f.metadata.get("help", ""), f.metadata.get("resume", False)
             )
         )
+        if each is not None:
+            out.extend(describe(each, f"{key}.<name>"))
     return out
 
 
@@ -196,6 +204,14 @@ def _unknown(key: str, name: str, known: Mapping[str, Any]) -> str:
     return f"{key}: unknown key{hint}"
 
 
+def _value_config(hint: Any) -> type[Any] | None:
+    """The config class of the values of a mapping such as ``dict[str, SetConfig]``; None for anything else."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is dict and is_dataclass(args[1]):
+        return typing.cast("type[Any]", args[1])
+    return None
+
+
 def _type_name(hint: Any) -> str:
     if isinstance(hint, type) and not typing.get_args(hint):
         return "none" if hint is type(None) else hint.__name__
@@ -229,6 +245,9 @@ def _convert(hint: Any, value: Any, key: str, meta: Mapping[str, Any]) -> Any:
     if origin is dict:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{key}: expected a mapping, got {value!r}")
+        each = _value_config(hint)
+        if each is not None:
+            return {str(k): load(each, v, _join(key, str(k))) for k, v in value.items()}
         return {str(k): v for k, v in value.items()}
     return _scalar(hint, value, key, meta)
 

@@ -78,3 +78,27 @@ def test_describe_lists_every_option_with_type_default_and_unit():
     assert docs["inner.rate"].unit == "Hz"
     assert docs["inner.rate"].type == "float in [0.1, 10]"
     assert (docs["count"].default, docs["mode"].type, docs["maybe"].type) == ("required", "fast|slow", "int or none")
+
+
+@dataclass(frozen=True)
+class Named:
+    """Any number of configs by name."""
+
+    parts: dict[str, Inner] = config.option(factory=dict, help="inner configs by name")
+
+
+def test_configs_by_name_are_loaded_overridden_and_described():
+    loaded = config.load(Named, {"parts": {"a": {"rate": 2}, "b": {}}})
+    assert loaded.parts == {"a": Inner(rate=2.0), "b": Inner()}
+    assert config.load(Named, config.dump(loaded)) == loaded
+    assert config.flatten(loaded)["parts.a.rate"] == 2.0
+    assert config.flatten(Named()) == {"parts": {}}
+    changed = config.merge(config.dump(loaded), config.parse_overrides(["--parts.b.rate", "3"], lambda t: 3))
+    assert config.load(Named, changed).parts == {"a": Inner(rate=2.0), "b": Inner(rate=3.0)}
+    docs = {d.key: d for d in config.describe(Named)}
+    assert docs["parts"].type == "mapping"
+    assert docs["parts.<name>.rate"].unit == "Hz"
+    with pytest.raises(ConfigError, match=r"parts.a.rat: unknown key; did you mean 'rate'"):
+        config.load(Named, {"parts": {"a": {"rat": 2}}})
+    with pytest.raises(ConfigError, match="parts.a: expected a mapping, got 2"):
+        config.load(Named, {"parts": {"a": 2}})
