@@ -40,6 +40,8 @@ from campaign.conservation import SABOTAGES, Balance, Evidence
 from campaign.killing import ROLES, Killer
 from campaign.process import ProcessFailed, guarded, headrace
 
+from headrace.buffer import generations
+
 FILE = records.RESULTS / "survival.jsonl"
 TRIALS = 10
 SPAN_S = 12.0  # a kill comes at a random time within this of the start of the roles; a run takes at least twice as long
@@ -193,7 +195,9 @@ def checked(path: Path, log_dir: Path, kind: str) -> Balance:
     if kind == "flip on disk":
         copy = path.with_suffix(".flipped")
         shutil.copytree(path / "pool", copy)
-        frames = np.load(copy / "frames.obs.npy", mmap_mode="r+")
+        found = generations.read(copy)
+        assert found is not None, f"{copy} is no pool"
+        frames = np.load(found[1] / "frames.obs.npy", mmap_mode="r+")
         frames.view(np.uint8)[int(rng.integers(1, counters["size"])), 0] ^= 1  # frame ids begin at 0, and none was overwritten
         frames.flush()
         rows = pool_dump(copy)

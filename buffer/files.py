@@ -1,7 +1,8 @@
 """The arrays of one pool: mapped files of a directory, or anonymous memory of the same form.
 
-Every ``.npy`` opens with plain numpy. Space is reserved when a file is made, and a published file is never resized. The
-manifest is written last: a directory without one holds nothing that was ever acknowledged, and is made anew.
+Every ``.npy`` opens with plain numpy. Space is reserved when a file is made, and a published file is never resized: other
+sizes are another generation (see generations.py). The manifest is written last: files that none names hold nothing that was
+ever acknowledged, and are made anew.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from urllib.parse import quote
 
 import numpy as np
 
-from headrace.buffer import manifest, space, stamps
+from headrace.buffer import space, stamps
 from headrace.buffer.ring import Geometry
 from headrace.buffer.stamps import Stamps
 from headrace.common.errors import NoSpace, PoolDamaged
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
-FORMAT = 1
+FORMAT = 2
 MAGIC = int.from_bytes(b"headrace", "little", signed=True)
-ROWS, OUTCOME, HEADER, LEDGER = "rows.npy", "outcome.npy", "header.bin", "ledger.bin"
+ROWS, HEADER, LEDGER = "rows.npy", "header.bin", "ledger.bin"
 LEDGER_TABLE = "ledger.npy"  # the readable form, in snapshots
+# What may change after a row is committed: one array a name, an entry a row slot, file ``<name>.npy``. A commit writes the
+# row's field of that name, or 0 where it has none.
+SLOT_COLUMNS: dict[str, str] = {"outcome": "|u1"}
 _MAX_QUOTED = 150
 
 
@@ -105,21 +109,23 @@ class PoolFiles:
 
     Attributes:
         rows: ``(row_slots,)`` of the spec's row dtype.
-        outcome: ``(row_slots,)`` uint8, the mutable column that stands for ``rows["outcome"]``.
+        columns: name of ``SLOT_COLUMNS`` -> ``(row_slots,)``; one of a row field's name stands for that field.
         frames: key -> ``(frame_slots, *shape)``.
         header: the commit state.
         stamps: ledger, counters and statistics.
         pool_id: identity of this pool, for ever.
         nbytes: bytes reserved.
+        folder: where the files are; None in anonymous memory.
     """
 
     rows: Array
-    outcome: Array
+    columns: dict[str, Array]
     frames: dict[str, Array]
     header: Header
     stamps: Stamps
     pool_id: uuid.UUID
     nbytes: int
+    folder: Path | None
 
     def begin(self, nonce: int) -> None:
         """Mark a new owner: epoch up, nonce and pid set, on disk before anything else happens."""
@@ -127,6 +133,22 @@ class PoolFiles:
         self.header[Field.NONCE] = nonce
         self.header[Field.OWNER] = os.getpid()
         self.header.flush()
+
+    def end(self) -> None:
+        """Mark that other files have taken the place of these: every mapped reader finds its epoch void, and no owner."""
+        self.header[Field.NONCE] = 0
+        self.header[Field.EPOCH] += 1
+
+    def sync(self) -> None:
+        """Put everything on disk."""
+        for path in self.folder.iterdir() if self.folder is not None else ():
+            with open(path, "rb") as file:
+                os.fdatasync(file.fileno())
+
+
+def column_file(name: str) -> str:
+    """File name of a mutable column."""
+    return f"{name}.npy"
 
 
 def frame_file(key: str) -> str:
@@ -148,19 +170,22 @@ def anonymous(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolF
     space.require(nbytes, None)
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in _arrays(spec, sizes).items()}
     header = mmap.mmap(-1, Header.SIZE)
-    return _assemble(spec, sizes, arrays, header, mmap.mmap(-1, stamps.size(payload_size)), payload_size, uuid.uuid4())
+    ledger = mmap.mmap(-1, stamps.size(payload_size))
+    return _assemble(spec, sizes, arrays, header, ledger, payload_size, uuid.uuid4(), None)
 
 
-def create(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolFiles:
-    """Make and reserve the files of a new pool in ``directory``; the caller holds its lock and writes the manifest.
+def create(
+    directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size: int, pool_id: uuid.UUID | None = None
+) -> PoolFiles:
+    """Make and reserve the files of a new pool, or of one with another generation, in the empty ``directory``.
+
+    The caller holds the pool's lock.
 
     Raises:
         NoSpace: before anything is reserved when it is known not to fit, and with nothing left behind.
     """
     wanted = _arrays(spec, sizes)
     names = [*wanted, HEADER, LEDGER]
-    for name in names:  # of a creation that was killed before its manifest
-        (directory / name).unlink(missing_ok=True)
     needed = _nbytes(spec, sizes, payload_size)
     space.require(needed, directory)
     try:
@@ -172,7 +197,7 @@ def create(directory: Path, spec: TransitionSpec, sizes: Geometry, payload_size:
         for name in names:
             (directory / name).unlink(missing_ok=True)
         raise NoSpace(f"{directory}: reserving {needed} bytes failed: {error.strerror}") from error
-    return _map(directory, spec, sizes, payload_size, uuid.uuid4())
+    return _map(directory, spec, sizes, payload_size, pool_id or uuid.uuid4())
 
 
 def open_existing(
@@ -191,17 +216,16 @@ def open_existing(
 
 
 def _arrays(spec: TransitionSpec, sizes: Geometry) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-    rows: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
-        ROWS: (spec.row_dtype, (sizes.row_slots,)),
-        OUTCOME: (np.dtype("|u1"), (sizes.row_slots,)),
-    }
+    """File name -> dtype and shape of every array of a pool."""
+    rows = (sizes.row_slots,)
+    columns = {column_file(name): (np.dtype(dtype), rows) for name, dtype in SLOT_COLUMNS.items()}
     frames = {frame_file(o.key): (np.dtype(o.dtype), (sizes.frame_slots, *o.shape)) for o in spec.obs}
-    return {**rows, **frames}
+    return {ROWS: (spec.row_dtype, rows), **columns, **frames}
 
 
 def _nbytes(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> int:
-    rows = sizes.row_slots * (spec.row_dtype.itemsize + 1)
-    return rows + sizes.frame_slots * spec.frame_nbytes + Header.SIZE + stamps.size(payload_size)
+    arrays = sum(dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in _arrays(spec, sizes).values())
+    return arrays + Header.SIZE + stamps.size(payload_size)
 
 
 def _create_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -229,7 +253,7 @@ def _map(
     arrays = {name: _map_npy(directory / name, *wanted, readonly=readonly) for name, wanted in _arrays(spec, sizes).items()}
     header = _map_raw(directory / HEADER, Header.SIZE, readonly=readonly)
     ledger = _map_raw(directory / LEDGER, stamps.size(payload_size), readonly=readonly)
-    return _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id)
+    return _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id, directory)
 
 
 def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, readonly: bool) -> Array:
@@ -267,6 +291,7 @@ def _assemble(
     ledger_map: mmap.mmap,
     payload_size: int,
     pool_id: uuid.UUID | None,
+    folder: Path | None,
 ) -> PoolFiles:
     """Put the parts together; a given ``pool_id`` is that of a new pool, and is written into the header."""
     header = Header(header_map)
@@ -278,11 +303,7 @@ def _assemble(
     else:
         halves = (header[field].to_bytes(8, "little", signed=True) for field in (Field.UUID_LOW, Field.UUID_HIGH))
         pool_id = uuid.UUID(bytes=b"".join(halves))
+    columns = {name: arrays[column_file(name)] for name in SLOT_COLUMNS}
     frames = {o.key: arrays[frame_file(o.key)] for o in spec.obs}
     twin = Stamps(ledger_map, payload_size)
-    return PoolFiles(arrays[ROWS], arrays[OUTCOME], frames, header, twin, pool_id, _nbytes(spec, sizes, payload_size))
-
-
-def publish(directory: Path, pool_id: uuid.UUID, body: dict[str, Any]) -> None:
-    """Write the manifest that makes the files of ``directory`` a pool."""
-    manifest.write(directory, {"format": FORMAT, "uuid": pool_id.hex, **body})
+    return PoolFiles(arrays[ROWS], columns, frames, header, twin, pool_id, _nbytes(spec, sizes, payload_size), folder)

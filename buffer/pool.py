@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer import manifest, snapshot
+from headrace.buffer import generations, snapshot
+from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig
+from headrace.buffer.contents import Contents
 from headrace.buffer.files import Field
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.past import as_past
@@ -23,7 +25,7 @@ from headrace.buffer.store import COUNTERS, Inserted, Store
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.config import dump, load, replace
-from headrace.common.errors import ConfigError, PoolDamaged, PoolError, SpecError
+from headrace.common.errors import PoolDamaged, PoolError, SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 
@@ -72,9 +74,11 @@ class SACReplayPool:
             self._path.mkdir(parents=True, exist_ok=True)
             self._owner = PoolLock(self._path)
         try:
-            found = None if self._path is None else manifest.read(self._path)
+            found = None if self._path is None else generations.read(self._path)
+            if self._path is not None and snapshot.is_snapshot(self._path):
+                raise PoolError(f"{self._path} holds snapshots; a pool needs a directory of its own (a snapshot is loaded)")
             if self._path is not None and found is not None:
-                self._reopen(self._path, found, spec, config is not None)
+                self._reopen(self._path, *found, spec, config is not None)
             elif spec is not None:
                 self._create(spec)
         except BaseException:
@@ -82,31 +86,32 @@ class SACReplayPool:
             raise
 
     def _create(self, spec: TransitionSpec) -> Store:
-        extra = {"plain": None if self._plain is None else self._plain.to_list()}
-        return self._adopt(Store.create(spec, self.config, self._path, extra))
+        return self._adopt(Store.create(spec, self.config, self._path, self._extra()))
 
     def _adopt(self, store: Store) -> Store:
         self._store, self._sampler = store, UniformSampler(store.header, self._random)
         return store
 
-    def _reopen(self, path: Path, found: Mapping[str, Any], spec: TransitionSpec | None, configured: bool) -> None:
-        if "uuid" not in found:
-            raise PoolDamaged(f"{path / manifest.NAME}: not the manifest of a pool (a snapshot is loaded, not opened)")
+    def _reopen(
+        self, path: Path, found: Mapping[str, Any], folder: Path, spec: TransitionSpec | None, configured: bool
+    ) -> None:
         stored = load(PoolConfig, found["config"], f"{path}: pool")
         if not configured:
             self.config = replace(stored, capacity=self.config.capacity)
-        for name, kept in dump(stored).items():
-            value = dump(self.config)[name]
-            if kept != value:
-                raise ConfigError(
-                    f"pool.{name}: {value}, but {path} was made with {kept}; set that, or choose another directory"
-                )
         kept_spec = TransitionSpec.from_dict(found["spec"])
         different = [] if spec is None else spec.differences(kept_spec)
         if different:
             raise SpecError(f"{path} holds rows of another spec (ours first): {'; '.join(different)}")
         self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
-        self._adopt(Store.open(kept_spec, self.config, path, uuid.UUID(hex=found["uuid"])))
+        store = Store.open(kept_spec, stored, folder, uuid.UUID(hex=found["uuid"]))
+        if self.config != stored:
+            store = store.resized(self.config, path, self._extra())
+        self._adopt(store)
+        generations.sweep(path)
+
+    def _extra(self) -> dict[str, Any]:
+        """What the manifest keeps beside spec and config."""
+        return {"plain": None if self._plain is None else self._plain.to_list()}
 
     @property
     def spec(self) -> TransitionSpec | None:
@@ -311,17 +316,28 @@ class SACReplayPool:
             self.add_batch(new_data)
             return self.sample_batch(batch_size)
 
-    def save(self, path: str | Path, progress: snapshot.Progress | None = None) -> None:
-        """Write the live rows, ledger, counters, statistics and sampler state into directory ``path``.
+    def save(self, path: str | Path, progress: snapshot.Progress | None = None, *, keep: int = snapshot.KEEP) -> None:
+        """Add a snapshot of live rows, ledger, counters, statistics and sampler state to the directory ``path``.
 
-        Complete or invisible: an earlier snapshot there stays until the new one is whole. Other calls wait meanwhile.
+        It holds the instant of the call, while other threads go on inserting and sampling: of the rows that are live now, those
+        that were not evicted before they were copied. Complete or invisible: a kill leaves the earlier ones.
 
         Args:
             path: a directory of its own.
             progress: called with the bytes written and the bytes in all.
+            keep: newest snapshots that stay there.
+
+        Raises:
+            NoSpace: it does not fit.
+            PoolError: every row was evicted before it was copied, or the pool was closed or loaded meanwhile.
         """
         with self._lock:
-            snapshot.write(Path(path), self._body(), self._open().columns(), progress)
+            capture, body = self._capture()
+        snapshot.write(Path(path), capture, body, progress, keep)
+
+    def _capture(self) -> tuple[Capture, dict[str, Any]]:
+        capture = Capture(self._open(), self._lock)
+        return capture, {"config": dump(self.config), "sampler": self._random.get_state(), **self._extra()}
 
     def load(self, path: str | Path) -> bool:
         """Hold what the snapshot at ``path`` holds, in place of everything.
@@ -354,7 +370,9 @@ class SACReplayPool:
         with self._lock:
             self._check_not_closed()
             self._plain = self._plain or (None if state["plain"] is None else PlainLayout.from_list(state["plain"]))
-            (self._store or self._create(TransitionSpec.from_dict(state["spec"]))).restore(body, arrays)
+            spec = self.spec or TransitionSpec.from_dict(state["spec"])
+            contents = Contents.of_snapshot(spec, body, arrays)
+            (self._store or self._create(spec)).restore(contents)
 
     @classmethod
     def from_path(cls, path: str | Path, rng: np.random.Generator | None = None) -> SACReplayPool:
@@ -363,22 +381,19 @@ class SACReplayPool:
         Raises:
             PoolError: there is no snapshot.
         """
-        body = manifest.read(Path(path))
-        if body is None:
+        found = snapshot.read(Path(path))
+        if found is None:
             raise PoolError(f"{path}: there is no snapshot")
-        config = load(PoolConfig, body["config"], f"{path}: pool")
+        config = load(PoolConfig, found[0]["config"], f"{path}: pool")
         pool = cls(config.capacity, config=config, rng=rng)
-        pool.load(path)
+        pool.set_state({**found[0], "arrays": found[1]})
         return pool
-
-    def _body(self) -> dict[str, Any]:
-        plain = None if self._plain is None else self._plain.to_list()
-        return {**self._open().body(), "config": dump(self.config), "plain": plain, "sampler": self._random.get_state()}
 
     def get_state(self) -> dict[str, Any]:
         """Everything the pool holds: plain values, and ``arrays`` (copies) by the file name that a snapshot gives them."""
         with self._lock:
-            return {**self._body(), "arrays": {name: column.whole() for name, column in self._open().columns().items()}}
+            capture, body = self._capture()
+            return {**capture.body, **body, "arrays": capture.whole()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take a state of :meth:`get_state`, as :meth:`load` does."""
@@ -389,7 +404,8 @@ class SACReplayPool:
                 plain = None if state["plain"] is None else PlainLayout.from_list(state["plain"])
                 self._random.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
-                (self._store or self._create(spec)).restore(state, state["arrays"])
+                contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
+                (self._store or self._create(spec)).restore(contents)
                 self._random.set_state(state["sampler"])
             except (KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error

@@ -26,7 +26,7 @@ class Reader:
         self.spec = spec
         # One move per row instead of one per field: the structured type is put back on the small copy.
         self._rows = files.rows.view(f"V{files.rows.itemsize}")
-        self._outcome = files.outcome
+        self._outcome = files.columns["outcome"]
         self._frames = files.frames
         self._row_slots = len(files.rows)
         self._frame_slots = len(next(iter(files.frames.values())))

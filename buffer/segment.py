@@ -7,7 +7,7 @@ nothing of the commit can be seen, so a kill at any instruction leaves the old r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy as np
 from headrace.buffer.fence import Fence
 from headrace.buffer.files import Field, PoolFiles
 from headrace.buffer.reader import Reader
-from headrace.buffer.ring import Geometry, spans
+from headrace.buffer.ring import Geometry, Span, spans
 from headrace.common.block import Block
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
+_PIECE_ROWS = 1 << 16
 
 
 class Segment:
@@ -33,6 +34,7 @@ class Segment:
         self._header = files.header
         self._fence = Fence()  # for readers without the pool's lock
         self._raw = files.rows.view(f"V{files.rows.itemsize}")
+        self._fields = frozenset(files.rows.dtype.names or ())
         self._columns = {name: files.rows[name] for name in ("obs", "next_obs", "actor", "stream", "seq")}
         if self._header[Field.COUNTED] != self._header[Field.FLOOR]:  # killed inside retire()
             self._count_retired()
@@ -107,7 +109,8 @@ class Segment:
         for slot, offset, count in spans(head, len(rows), self.sizes.row_slots):
             slots = slice(slot, slot + count)
             self._raw[slots] = raw[offset : offset + count]
-            self._files.outcome[slots] = rows["outcome"][offset : offset + count]
+            for name, mutable in self._files.columns.items():
+                mutable[slots] = rows[name][offset : offset + count] if name in self._fields else 0
             column["obs"][slots] += frame_head
             column["next_obs"][slots] += frame_head
             column["actor"][slots] = actor
@@ -118,6 +121,24 @@ class Segment:
         """A copy of rows ``[start, stop)``, with the outcome column filled in."""
         return self.reader.rows(np.arange(start, stop))
 
+    def column(self, name: str, start: int, stop: int) -> Array:
+        """A copy of a mutable column's entries of rows ``[start, stop)``."""
+        values: Array = self._files.columns[name].take(np.arange(start, stop) % self.sizes.row_slots)
+        return values
+
+    def frame_run(self, key: str, start: int, stop: int) -> Array:
+        """A copy of frames ``[start, stop)`` of one key."""
+        ring = self._files.frames[key]
+        return np.concatenate([ring[s.slot : s.slot + s.length] for s in spans(start, stop - start, self.sizes.frame_slots)])
+
+    def pieces(self) -> tuple[dict[str, list[Array]], dict[str, list[Array]]]:
+        """Views of the live rows (``rows``, each mutable column) and of the frames that they may use (each key), in order."""
+        rows = spans(self.tail, self.head - self.tail, self.sizes.row_slots)
+        first = self.first_frame()
+        frames = spans(first, self.frame_head - first, self.sizes.frame_slots)
+        rings = {"rows": self._files.rows, **self._files.columns}
+        return _cut(rings, rows), _cut(self._files.frames, frames)
+
     @property
     def frames(self) -> Mapping[str, Array]:
         """The frame rings, key -> ``(frame_slots, *shape)``."""
@@ -127,11 +148,6 @@ class Segment:
         """``(n,)`` slots in :attr:`frames` of the newest frame of each row's observation."""
         slots: Array = rows["obs"][:, -1] % self.sizes.frame_slots
         return slots
-
-    def frame_pieces(self, key: str) -> list[Array]:
-        """Views of all frames of one key that live rows may use, from :meth:`first_frame` to the frame head, in order."""
-        first, ring = self.first_frame(), self._files.frames[key]
-        return [ring[s.slot : s.slot + s.length] for s in spans(first, self.frame_head - first, self.sizes.frame_slots)]
 
     def first_frame(self) -> int:
         """Oldest frame that a live row uses; the frame head when there is no row."""
@@ -150,28 +166,29 @@ class Segment:
                 return tail
             tail += int(bad[-1]) + 1
 
-    def restore(self, rows: Array, frames: Mapping[str, Array], numbers: Mapping[str, int]) -> None:
+    def restore(
+        self, rows: Mapping[str, Sequence[Array]], frames: Mapping[str, Sequence[Array]], numbers: Mapping[str, int]
+    ) -> None:
         """Hold the newest of ``rows`` in place of everything, under the ids that they had.
 
         The caller has set ``RESTORING``, and clears it when everything else of the pool is in place too.
 
         Args:
-            rows: ``(n,)`` of the row dtype, those below ``numbers["head"]``, oldest first.
-            frames: key -> ``(m, *shape)``, those below ``numbers["frame_head"]``.
+            rows: ``rows`` and every mutable column -> pieces that laid end to end are those below ``numbers["head"]``.
+            frames: key -> pieces likewise, those below ``numbers["frame_head"]``.
             numbers: :meth:`numbers` of the segment that held them.
         """
         head, frame_head = numbers["head"], numbers["frame_head"]
-        rows = rows[max(0, len(rows) - self.sizes.capacity) :]
-        oldest = _oldest(rows)
-        bad = np.flatnonzero(oldest < frame_head - self.sizes.frame_slots)
-        lost = int(bad[-1]) + 1 if len(bad) else 0
-        rows, first_frame = rows[lost:], int(oldest[lost:].min(initial=frame_head))
-        tail = head - len(rows)
+        count = sum(map(len, rows["rows"]))
+        over = max(0, count - self.sizes.capacity)
+        lost, first_frame = self._fitting(_drop(rows["rows"], over), frame_head)
+        tail = head - count + over + lost
         self._fence()  # RESTORING is seen before any row that it makes void is gone
-        write(self._raw, tail, rows.view(self._raw.dtype))
-        write(self._files.outcome, tail, rows["outcome"])
+        rings = {"rows": self._raw, **self._files.columns}
+        for name, ring in rings.items():
+            _write_all(ring, tail, _drop(rows[name], over + lost))
         for key, ring in self._files.frames.items():
-            write(ring, first_frame, frames[key][len(frames[key]) - (frame_head - first_frame) :])
+            _write_all(ring, first_frame, _drop(frames[key], sum(map(len, frames[key])) - (frame_head - first_frame)))
         retired = numbers["retired"] + lost
         values = {Field.HEAD: head, Field.FLOOR: tail, Field.COUNTED: tail, Field.FRAME_HEAD: frame_head}
         values |= {Field.RETIRED: retired, Field.DUPLICATES: numbers["duplicates"]}
@@ -180,6 +197,22 @@ class Segment:
         for field, value in values.items():
             self._header[field] = value
         self._frame_floor = first_frame
+
+    def _fitting(self, rows: Sequence[Array], frame_head: int) -> tuple[int, int]:
+        """How many of the oldest ``rows`` use frames that this ring cannot hold, and the oldest frame of the others."""
+        limit, seen, lost, first_frame = frame_head - self.sizes.frame_slots, 0, 0, frame_head
+        for piece in rows:
+            for start in range(0, len(piece), _PIECE_ROWS):
+                oldest = _oldest(piece[start : start + _PIECE_ROWS])
+                bad = np.flatnonzero(oldest < limit)
+                if len(bad):
+                    lost, first_frame = seen + int(bad[-1]) + 1, frame_head
+                    kept = oldest[bad[-1] + 1 :]
+                else:
+                    kept = oldest
+                first_frame = int(kept.min(initial=first_frame))
+                seen += len(oldest)
+        return lost, first_frame
 
     def numbers(self) -> dict[str, int]:
         """What :meth:`restore` needs beside rows and frames."""
@@ -198,6 +231,25 @@ class Segment:
             if len(rows) and (rows[name].min() < first or rows[name].max() >= last):
                 return False, f"{name} of a row lies outside frames [{first}, {last})"
         return True, ""
+
+
+def _cut(rings: Mapping[str, Array], runs: Sequence[Span]) -> dict[str, list[Array]]:
+    return {name: [ring[s.slot : s.slot + s.length] for s in runs] for name, ring in rings.items()}
+
+
+def _drop(pieces: Sequence[Array], count: int) -> list[Array]:
+    """The pieces without the first ``count`` entries."""
+    out = []
+    for piece in pieces:
+        out.append(piece[count:])
+        count = max(0, count - len(piece))
+    return out
+
+
+def _write_all(ring: Array, start: int, pieces: Sequence[Array]) -> None:
+    for piece in pieces:
+        write(ring, start, piece.view(ring.dtype) if ring.dtype.kind == "V" else piece)
+        start += len(piece)
 
 
 def _oldest(rows: Array) -> Array:

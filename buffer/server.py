@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import zmq
 
+from headrace.buffer import generations
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
@@ -228,7 +229,7 @@ def _runner() -> Callable[..., None]:
 
 
 def _existing(settings: BufferSettings) -> SACReplayPool | None:
-    pool = _make(settings, None) if (settings.pool_dir / "manifest.json").exists() else None
+    pool = _make(settings, None) if generations.is_pool(settings.pool_dir) else None
     if settings.past is None or (pool is not None and pool.head > 0):
         return pool
     with settings.past() as past:  # a kill in the middle leaves an empty pool, which begins again here

@@ -1,157 +1,206 @@
-"""A snapshot directory: arrays and plain values that are complete or invisible, with a digest of every file.
+"""Snapshots: folders of one directory that each hold a pool's state, complete or invisible, with a digest of every file.
 
-The arrays go into a new ``data-*`` folder; the manifest that names it is replaced last, in one rename, and only then is the
-folder of the previous snapshot removed. A kill at any instant leaves the old snapshot or the new one, never neither.
+A snapshot is written under a hidden name, its manifest last, and renamed into place; only then is one too many removed. A kill
+at any instant leaves those that were there, or one more. Reading takes the newest that is whole, and names what is not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import os
 import re
 import shutil
-import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from headrace.buffer import manifest, space
-from headrace.buffer.files import HEADER
+from headrace.buffer import generations, manifest, space
+from headrace.buffer.capture import Capture
 from headrace.common.errors import PoolDamaged, PoolError
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]
-FORMAT = 1
+FORMAT = 2
+KEEP = 2
 _CHUNK = 8 << 20
-_DATA = re.compile(r"^data-[0-9a-f]{32}$")
+_NAME = re.compile(r"^snapshot-(\d{6,})$")
+_HIDDEN = ".writing"
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Column:
-    """One array that is written piece by piece.
-
-    Attributes:
-        dtype: of the array.
-        shape: of the whole array.
-        pieces: the array cut along its first axis, in order; read once.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    pieces: Iterable[Array]
-
-    @classmethod
-    def of(cls, array: Array) -> Column:
-        """A column of one piece."""
-        return cls(array.dtype, array.shape, [array])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of data."""
-        return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
-
-    def whole(self) -> Array:
-        """The array in one piece, a copy."""
-        out = np.empty(self.shape, self.dtype)
-        start = 0
-        for piece in self.pieces:
-            out[start : start + len(piece)] = piece
-            start += len(piece)
-        return out
+def is_snapshot(path: Path) -> bool:
+    """Whether there is a snapshot, whole or not, in directory ``path``."""
+    return bool(_found(path))
 
 
-def write(path: Path, body: Mapping[str, Any], columns: Mapping[str, Column], progress: Progress | None = None) -> None:
-    """Replace the snapshot at ``path``.
+def write(path: Path, capture: Capture, body: Mapping[str, Any], progress: Progress | None = None, keep: int = KEEP) -> Path:
+    """Add a snapshot to the directory ``path``.
 
     Args:
-        path: directory, made when missing.
-        body: plain values for the manifest.
-        columns: file name -> array.
-        progress: called with bytes written and bytes in all.
+        path: made when missing.
+        capture: what to write.
+        body: further plain values for the manifest.
+        progress: called with bytes written and bytes in all, which becomes less when rows are evicted meanwhile.
+        keep: snapshots that stay, this one included, at least 1.
+
+    Returns:
+        The snapshot's folder.
 
     Raises:
         NoSpace: before anything is written.
         PoolError: ``path`` is a file, or the directory of a pool.
     """
     if path.exists() and not path.is_dir():
-        raise PoolError(f"{path} is a file; a snapshot is a directory")
-    if (path / HEADER).exists():
-        raise PoolError(f"{path} is a pool; a snapshot needs a directory of its own")
+        raise PoolError(f"{path} is a file; snapshots need a directory")
+    if generations.is_pool(path):
+        raise PoolError(f"{path} is a pool; snapshots need a directory of their own")
     path.mkdir(parents=True, exist_ok=True)
-    total = sum(column.nbytes for column in columns.values())
-    space.require(total, path)
-    _clean_interrupted(path)
-    data = path / f"data-{uuid.uuid4().hex}"
-    data.mkdir()
-    meter = _Meter(total, progress)
+    hidden = path / _HIDDEN
+    shutil.rmtree(hidden, ignore_errors=True)  # of a killed writer
+    _prune(path, keep)  # that it did not come to
+    shapes = {**capture.shapes(), **{name: (t.dtype, t.shape) for name, t in capture.tables.items()}}
+    space.require(sum(map(_nbytes, shapes.values())), path)
+    number = max((_number(p) for p in _found(path)), default=0) + 1
+    final = path / f"snapshot-{number:06d}"
+    hidden.mkdir()
     try:
-        files = {name: _write_file(data / name, column, meter) for name, column in columns.items()}
-        manifest.sync_directory(data)
-        manifest.write(path, {"format": FORMAT, "data": data.name, "files": files, **body})
+        files = _write_arrays(hidden, capture, progress)
+        ids = {"first": capture.rows.start, "head": capture.rows.stop}
+        manifest.write(hidden, {"format": FORMAT, "number": number, "rows": ids, "files": files, **capture.body, **body})
+        hidden.rename(final)
+        manifest.sync_directory(path)
     except BaseException:
-        shutil.rmtree(data, ignore_errors=True)
+        shutil.rmtree(hidden, ignore_errors=True)
         raise
-    _clean(path, data.name)
+    _prune(path, keep)
+    return final
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]] | None:
-    """The manifest and the arrays (read-only maps) of a snapshot; None when there is none.
+    """The manifest and the arrays (read-only maps) of the newest whole snapshot in ``path``; None when there is none at all.
+
+    Damaged ones that are newer are named in the log.
 
     Raises:
-        PoolDamaged: naming the file that is missing, changed, or not of a snapshot.
+        PoolDamaged: there are snapshots and none is whole; names the file of the newest that is missing or changed.
     """
     if path.is_file():
         raise PoolDamaged(f"{path}: is a file; a snapshot is a directory")
-    body = manifest.read(path)
+    if generations.is_pool(path):
+        raise PoolDamaged(f"{path}: is a pool and not a snapshot of one; open it")
+    damaged: list[PoolDamaged] = []
+    for folder in _found(path):
+        try:
+            found = _read_folder(folder)
+        except PoolDamaged as error:
+            _log.warning("a damaged snapshot is passed over: %s", error)
+            damaged.append(error)
+        else:
+            return found
+    if damaged:
+        raise damaged[0]
+    return None
+
+
+def _found(path: Path) -> list[Path]:
+    """The folders of snapshots, newest first."""
+    if not path.is_dir():
+        return []
+    return sorted((p for p in path.iterdir() if _NAME.match(p.name)), key=_number, reverse=True)
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
+
+
+def _prune(path: Path, keep: int) -> None:
+    """Delete all but the newest ``keep``, under the hidden name, so that half of one is never seen."""
+    for old in _found(path)[max(1, keep) :]:
+        old.rename(path / _HIDDEN)
+        shutil.rmtree(path / _HIDDEN, ignore_errors=True)
+
+
+def _nbytes(shape: tuple[np.dtype[Any], tuple[int, ...]]) -> int:
+    return int(shape[0].itemsize * np.prod(shape[1], dtype=np.int64))
+
+
+class _File:
+    """One ``.npy`` file under construction, with the digest of what is in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = open(path, "xb")  # noqa: SIM115 -- closed by finish, or with the folder given up
+
+    def begin(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """Start over with an array of this form."""
+        head = io.BytesIO()
+        descr = np.lib.format.dtype_to_descr(dtype)
+        np.lib.format.write_array_header_1_0(head, {"descr": descr, "fortran_order": False, "shape": shape})
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(head.getvalue())
+        self._digest = hashlib.sha256(head.getvalue())
+
+    def add(self, array: Array) -> int:
+        """Append entries; their number of bytes."""
+        data = np.ascontiguousarray(array).reshape(-1).view("|u1").data
+        self._digest.update(data)
+        self._file.write(data)
+        return len(data)
+
+    def finish(self) -> dict[str, Any]:
+        """Make it durable; what the manifest says of it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return {"sha256": self._digest.hexdigest()}
+
+    def close(self) -> None:
+        """Give it up; harmless after :meth:`finish`."""
+        self._file.close()
+
+
+def _write_arrays(folder: Path, capture: Capture, progress: Progress | None) -> dict[str, dict[str, Any]]:
+    files = {name: _File(folder / name) for name in (*capture.shapes(), *capture.tables)}
+    try:
+        done = total = 0
+        for name, table in capture.tables.items():
+            files[name].begin(table.dtype, table.shape)
+            files[name].add(table)
+        for piece in capture.pieces():
+            if piece.first:
+                shapes = capture.shapes()
+                for name, shape in shapes.items():
+                    files[name].begin(*shape)
+                done, total = 0, sum(map(_nbytes, shapes.values()))
+            done += sum(files[name].add(array) for name, array in piece.arrays.items())
+            if progress is not None:
+                progress(done, total)
+        return {name: file.finish() for name, file in files.items()}
+    finally:
+        for file in files.values():
+            file.close()
+
+
+def _read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    body = manifest.read(folder)
+    name = folder / manifest.NAME
     if body is None:
-        return None
-    name = path / manifest.NAME
+        raise PoolDamaged(f"{name}: missing")
     if body.get("format") != FORMAT:
         raise PoolDamaged(f"{name}: format {body.get('format')!r}, this build reads {FORMAT}")
-    data, files = body.get("data"), body.get("files")
-    if not isinstance(data, str) or not _DATA.match(data) or not isinstance(files, dict):
-        raise PoolDamaged(f"{name}: not the manifest of a snapshot")
+    files = body.get("files")
+    if body.get("number") != _number(folder) or not isinstance(files, dict):
+        raise PoolDamaged(f"{name}: not the manifest of this snapshot")
     arrays = {}
     for file, facts in files.items():
         if Path(file).name != file:
             raise PoolDamaged(f"{name}: {file!r} is not a file name")
-        arrays[file] = _read_file(path / data / file, facts["sha256"])
+        arrays[file] = _read_file(folder / file, facts["sha256"])
     return body, arrays
-
-
-class _Meter:
-    """Adds up what is written and tells the caller."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._total, self._progress, self._done = total, progress, 0
-
-    def add(self, count: int) -> None:
-        self._done += count
-        if self._progress is not None:
-            self._progress(self._done, self._total)
-
-
-def _write_file(path: Path, column: Column, meter: _Meter) -> dict[str, Any]:
-    head = io.BytesIO()
-    descr = np.lib.format.dtype_to_descr(column.dtype)
-    np.lib.format.write_array_header_1_0(head, {"descr": descr, "fortran_order": False, "shape": column.shape})
-    digest = hashlib.sha256(head.getvalue())
-    with open(path, "xb") as file:
-        file.write(head.getvalue())
-        for piece in column.pieces:
-            data = np.ascontiguousarray(piece).reshape(-1).view("|u1")
-            for start in range(0, len(data), _CHUNK):
-                chunk = data[start : start + _CHUNK].data
-                digest.update(chunk)
-                file.write(chunk)
-                meter.add(len(chunk))
-        file.flush()
-        os.fsync(file.fileno())
-    return {"sha256": digest.hexdigest()}
 
 
 def _read_file(path: Path, expected: str) -> Array:
@@ -168,19 +217,3 @@ def _read_file(path: Path, expected: str) -> Array:
         raise PoolDamaged(f"{path}: {error}") from error
     plain: Array = mapped.view(np.ndarray)
     return plain
-
-
-def _clean_interrupted(path: Path) -> None:
-    """Remove what killed writers left, where the manifest says for sure what is not that."""
-    try:
-        found = manifest.read(path)
-    except PoolDamaged:
-        return
-    _clean(path, str((found or {}).get("data", "")))
-
-
-def _clean(path: Path, keep: str) -> None:
-    """Remove every data folder but ``keep``."""
-    for entry in path.iterdir():
-        if _DATA.match(entry.name) and entry.name != keep:
-            shutil.rmtree(entry, ignore_errors=True)

@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer import files as pool_files
+from headrace.buffer import generations
 from headrace.buffer.config import PoolConfig
+from headrace.buffer.contents import Contents
 from headrace.buffer.files import Field, Header, PoolFiles
 from headrace.buffer.index import Index, Indexes
-from headrace.buffer.ledger import ENTRY, Ledger
+from headrace.buffer.ledger import Ledger
 from headrace.buffer.ring import geometry
 from headrace.buffer.segment import Segment
-from headrace.buffer.snapshot import Column
 from headrace.buffer.statistics import RunningStatistics
 from headrace.common.block import Block
 from headrace.common.config import dump
-from headrace.common.errors import BlockRefused, PoolDamaged, SpecError
+from headrace.common.errors import BlockRefused
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 MAX_SEQ = 1 << 48  # gaps add up in 63 bits
 STAMP_ROWS = 16384  # at most this many rows are replayed at open, beyond one block
 COPY_ROWS = 4096
-STATISTICS = "statistics.npy"
 COUNTERS = (
     "rows_accepted",
     "rows_live",
@@ -95,11 +95,12 @@ class Store:
         if directory is None:
             files = pool_files.anonymous(spec, sizes, payload)
         else:
-            files = pool_files.create(directory, spec, sizes, payload)
+            folder = generations.begin(directory)
+            files = pool_files.create(folder, spec, sizes, payload)
         store = cls(spec, config, files)
         store._stamp_both()
         if directory is not None:
-            pool_files.publish(directory, files.pool_id, {"spec": spec.to_dict(), "config": dump(config), **extra})
+            generations.publish(folder, files.pool_id, {"spec": spec.to_dict(), "config": dump(config), **extra})
         return store
 
     @classmethod
@@ -112,6 +113,28 @@ class Store:
         files = pool_files.open_existing(directory, spec, geometry(spec, config), payload_size(spec, config), pool_id)
         store = cls(spec, config, files)
         store._recover()
+        return store
+
+    def resized(self, config: PoolConfig, directory: Path, extra: Mapping[str, Any]) -> Store:
+        """The same pool with other sizes, its newest rows in order, as the next generation in ``directory``.
+
+        Until the manifest names the new files this store is the pool; from then on it is dead.
+
+        Raises:
+            NoSpace: both generations do not fit beside each other; this store is as it was.
+            ConfigError: it knows more actors than the new ``max_actors``.
+        """
+        Ledger(config.max_actors).require(len(self.ledger.actors))
+        folder = generations.begin(directory)
+        files = pool_files.create(
+            folder, self.spec, geometry(self.spec, config), payload_size(self.spec, config), self.files.pool_id
+        )
+        files.header[Field.EPOCH] = self.header[Field.EPOCH]
+        store = Store(self.spec, config, files)
+        store.restore(Contents.of_store(self))
+        files.sync()
+        generations.publish(folder, files.pool_id, {"spec": self.spec.to_dict(), "config": dump(config), **extra})
+        self.files.end()
         return store
 
     def attach(self, index: Index) -> None:
@@ -235,64 +258,24 @@ class Store:
             },
         }
 
-    def columns(self) -> dict[str, Column]:
-        """The arrays of the store's state: file name -> column, of live rows and their frames only."""
-        segment = self.segment
-        moments = self.statistics.get_state()
-        out = {
-            pool_files.ROWS: Column(self.spec.row_dtype, (segment.head - segment.tail,), self._rows(segment.tail)),
-            pool_files.LEDGER_TABLE: Column.of(self.ledger.get_state()["entries"]),
-            STATISTICS: Column.of(np.stack([moments["mean"], moments["m2"]])),
-        }
-        count = segment.frame_head - segment.first_frame()
-        for o in self.spec.obs:
-            out[pool_files.frame_file(o.key)] = Column(np.dtype(o.dtype), (count, *o.shape), segment.frame_pieces(o.key))
-        return out
-
-    def restore(self, body: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Hold the newest rows of another store's :meth:`body` and arrays in place of everything.
+    def restore(self, contents: Contents) -> None:
+        """Hold the newest rows of ``contents`` in place of everything.
 
         Raises:
-            SpecError: naming the fields in which the specs differ.
             ConfigError: more actors than ``max_actors``.
-            PoolDamaged: naming the array that does not fit the rest.
         """
-        different = self.spec.differences(TransitionSpec.from_dict(body["spec"]))
-        if different:
-            raise SpecError(f"the snapshot has another spec (ours first): {'; '.join(different)}")
-        numbers = {str(name): int(value) for name, value in body["numbers"].items()}
-        rows, frames = self._check_arrays(arrays, numbers)
-        entries, moments = arrays[pool_files.LEDGER_TABLE], arrays[STATISTICS]
-        if entries.dtype != ENTRY or moments.shape != self.columns()[STATISTICS].shape:
-            raise PoolDamaged(f"{pool_files.LEDGER_TABLE}: not a ledger, or {STATISTICS}: not its statistics")
-        self.ledger.require(len(entries))
+        numbers = contents.numbers
+        self.ledger.require(len(contents.entries))
         self.header[Field.RESTORING] = 1
-        self.segment.restore(rows, frames, numbers)
+        self.segment.restore(contents.rows, contents.frames, numbers)
         counters = {name: numbers[name] for name in self.ledger.counters()}
-        self.ledger.set_state({"entries": entries, **counters})
-        self.statistics.set_state({"count": numbers["counted"], "mean": moments[0], "m2": moments[1]})
+        self.ledger.set_state({"entries": contents.entries, **counters})
+        mean, m2 = contents.moments
+        self.statistics.set_state({"count": numbers["counted"], "mean": mean, "m2": m2})
         self._stamp_both()
         self.files.begin(int.from_bytes(os.urandom(7), "little"))
         self.header[Field.RESTORING] = 0
         self._feed(self.indexes)
-
-    def _check_arrays(self, arrays: Mapping[str, Array], numbers: Mapping[str, int]) -> tuple[Array, dict[str, Array]]:
-        missing = sorted(set(self.columns()) - set(arrays))
-        if missing:
-            raise PoolDamaged(f"{missing[0]}: missing from the snapshot")
-        rows = arrays[pool_files.ROWS]
-        frames = {o.key: arrays[pool_files.frame_file(o.key)] for o in self.spec.obs}
-        count = len(next(iter(frames.values())))
-        low, high = numbers["frame_head"] - count, numbers["frame_head"]
-        if rows.dtype != self.spec.row_dtype or rows.ndim != 1 or len(rows) > numbers["head"]:
-            raise PoolDamaged(f"{pool_files.ROWS}: {rows.shape} of {rows.dtype}")
-        for name in ("obs", "next_obs"):
-            if len(rows) and (rows[name].min() < low or rows[name].max() >= high):
-                raise PoolDamaged(f"{pool_files.ROWS}: {name} points outside frames [{low}, {high})")
-        for o in self.spec.obs:
-            if frames[o.key].shape != (count, *o.shape) or frames[o.key].dtype != np.dtype(o.dtype):
-                raise PoolDamaged(f"{pool_files.frame_file(o.key)}: {frames[o.key].shape} of {frames[o.key].dtype}")
-        return rows, frames
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether rings, ledger, statistics and indexes are sound and agree; looks at every live row."""

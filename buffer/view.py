@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer import files as pool_files
-from headrace.buffer import manifest
+from headrace.buffer import generations
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.fence import Fence, require_ordered_stores
 from headrace.buffer.files import Field
@@ -50,15 +50,16 @@ class PoolView:
     def __init__(self, directory: Path, nonce: int | None = None) -> None:
         if nonce is not None:
             require_ordered_stores()
-        found = manifest.read(directory)
-        if found is None or "uuid" not in found:
+        current = generations.read(directory)
+        if current is None:
             raise PoolError(f"{directory}: there is no pool (a snapshot is loaded, not mapped)")
+        found, folder = current
         self.directory = directory
         self.config = load(PoolConfig, found["config"], f"{directory}: pool")
         self.spec = TransitionSpec.from_dict(found["spec"])
         sizes, payload = geometry(self.spec, self.config), payload_size(self.spec, self.config)
         pool_id = uuid.UUID(hex=found["uuid"])
-        self._files = pool_files.open_existing(directory, self.spec, sizes, payload, pool_id, readonly=True)
+        self._files = pool_files.open_existing(folder, self.spec, sizes, payload, pool_id, readonly=True)
         self._header = self._files.header
         self._reader = Reader(self.spec, self._files)
         self._fence = Fence()

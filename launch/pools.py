@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace.buffer import manifest
-from headrace.buffer.files import HEADER
+from headrace.buffer import generations, manifest
 from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError
 from headrace.launch.config import RunConfig, read_config
@@ -30,7 +30,7 @@ def find_pool(target: Path) -> Path:
         elsewhere = read_config(run.config).get("run", {}).get("pool_dir", "")
         places = [run.pool_dir(elsewhere), run.pool]
     for place in places:
-        if (place / manifest.NAME).is_file():
+        if generations.is_pool(place) or is_snapshot(place):
             return place
     raise PoolError(f"{target}: no pool here (looked for {manifest.NAME} in {', '.join(map(str, places))})")
 
@@ -41,7 +41,7 @@ def open_pool(place: Path) -> PoolView | SACReplayPool:
     Raises:
         PoolDamaged: a file is not what was written.
     """
-    return PoolView(place) if (place / HEADER).exists() else SACReplayPool.from_path(place)
+    return PoolView(place) if generations.is_pool(place) else SACReplayPool.from_path(place)
 
 
 def find_past(config: RunConfig) -> Path | None:
@@ -64,8 +64,9 @@ def open_past(config: RunConfig, place: Path) -> SACReplayPool:
         PoolLocked: another process owns it now.
         PoolDamaged: a file is not what was written.
     """
-    if (place / HEADER).exists():
-        past = SACReplayPool(int((manifest.read(place) or {})["config"]["capacity"]), path=place)
+    found = generations.read(place)
+    if found is not None:
+        past = SACReplayPool(int(found[0]["config"]["capacity"]), path=place)
     else:
         past = SACReplayPool.from_path(place)
     if config.pacing.offline_updates and past.size < config.learner.batch_size:

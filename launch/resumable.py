@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.buffer import manifest
+from headrace.buffer.generations import is_pool
 from headrace.common.errors import ConfigError
 from headrace.launch.config import RunConfig
 from headrace.launch.rundir import RunDir, read_lines
-from headrace.launch.stash import is_pool
 
 ENV_STEPS, UPDATES = "run/env_steps", "learner/updates"
 

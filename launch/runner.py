@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace.buffer.generations import is_pool
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.config import dump
@@ -27,7 +28,7 @@ from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
 from headrace.launch.resumable import require_resumable
 from headrace.launch.rundir import RunDir, write_whole
-from headrace.launch.stash import is_pool, move_tree
+from headrace.launch.stash import move_tree
 from headrace.launch.supervise import Status, Supervisor
 from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
 from headrace.launch.targets import new_run

@@ -7,16 +7,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from headrace.buffer import manifest
 from headrace.common.errors import NoSpace
 
 CHUNK = 16 << 20
 Tell = Callable[[str], None]
-
-
-def is_pool(directory: Path) -> bool:
-    """Whether ``directory`` holds a pool: files without a manifest are of one that was never finished."""
-    return (directory / manifest.NAME).is_file()
 
 
 def move_tree(source: Path, target: Path, tell: Tell) -> None:

@@ -29,7 +29,7 @@ def test_files_open_with_plain_numpy_and_are_reserved(tmp_path):
     made = files.create(tmp_path, SPEC, SIZES, 100)
     made.rows["seq"][3] = 7
     made.frames["camera/0"][2] = 9
-    made.outcome[1] = 2
+    made.columns["outcome"][1] = 2
     assert np.load(tmp_path / "rows.npy")["seq"][3] == 7
     assert np.load(tmp_path / "outcome.npy")[1] == 2
     camera = np.load(tmp_path / "frames.camera%2F0.npy")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.lane_rows import Lane, cpu_only, lane_spec, prove_pool, seqs
 
-from headrace.buffer import PoolConfig, SACReplayPool
+from headrace.buffer import PoolConfig, SACReplayPool, generations
 
 # From Python 3.12 on a fork beside threads (of another test's library) warns; the child here runs only this pool's code.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -24,6 +24,10 @@ CODE = (
     "/buffer/files.py",
     "/buffer/ledger.py",
     "/buffer/snapshot.py",
+    "/buffer/capture.py",
+    "/buffer/contents.py",
+    "/buffer/generations.py",
+    "/buffer/manifest.py",
 )
 
 
@@ -241,3 +245,34 @@ def test_a_kill_at_any_line_of_a_save_leaves_the_old_snapshot_or_the_new(memory)
     pool.save(where)
     assert len(list(where.iterdir())) == 2  # leftovers are gone
     assert SACReplayPool.from_path(where).size == 5
+
+
+@pytest.mark.parametrize("capacity", [5, 30], ids=["smaller", "larger"])
+def test_a_kill_at_any_line_of_a_capacity_change_loses_nothing(memory, capacity):
+    k, killed, stages = 0, True, set()
+    while killed:
+        k += 11
+        path = memory / str(k)
+        lane = Lane(SPEC, 1)
+        with open_pool(path, 12) as pool:
+            pool.insert(lane.block(20), "a", 1, 1)
+            pool.grant_updates(7)
+            before, counters = list(pool.dump()), pool.counters()
+
+        def work(start, path=path):
+            start()
+            open_pool(path, capacity)
+
+        killed = kill_at_line(k, work)
+        stages.add((generations.read(path)[1].name, len(list(path.glob("generation-*")))))
+        pool = open_pool(path, capacity)
+        prove_pool(pool)
+        assert list(pool.dump()) == before[-capacity:]
+        assert {**counters, "rows_live": 0, "rows_evicted": 0} == {**pool.counters(), "rows_live": 0, "rows_evicted": 0}
+        assert len(list(path.glob("generation-*"))) == 1
+        pool.insert(lane.block(20), "a", 1, 21)
+        assert pool.size == min(capacity, 12 + 20)
+        prove_pool(pool)
+        pool.close()
+    old, new = "generation-000001", "generation-000002"
+    assert stages == {(old, 1), (old, 2), (new, 2), (new, 1)}

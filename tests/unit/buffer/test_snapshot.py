@@ -177,7 +177,7 @@ def test_swapped_deleted_and_linked_files_are_found(tmp_path):
     for name, rows in (("one", 5), ("two", 6)):
         filled(6, rows)[0].save(tmp_path / name)
     other = SACReplayPool(6)
-    one, two = (next((tmp_path / n).glob("data-*")) for n in ("one", "two"))
+    one, two = (tmp_path / n / "snapshot-000001" for n in ("one", "two"))
     rows = (one / "rows.npy").read_bytes()
     (one / "rows.npy").write_bytes((two / "rows.npy").read_bytes())
     with pytest.raises(PoolDamaged, match=r"rows\.npy"):
@@ -194,9 +194,9 @@ def test_swapped_deleted_and_linked_files_are_found(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 99}, "format 99, this build reads 1"),
-        ({"data": "../one"}, "not the manifest of a snapshot"),
-        ({"data": "data-" + "0" * 32}, "No such file"),
+        ({"format": 99}, "format 99, this build reads 2"),
+        ({"number": 2}, "not the manifest of this snapshot"),
+        ({"files": {"other.npy": {"sha256": ""}}}, "No such file"),
         ({"files": {"../../elsewhere": {"sha256": ""}}}, "is not a file name"),
         ({"files": {}}, "missing from the snapshot"),
         ({"numbers": {}}, "not the state of a pool"),
@@ -206,9 +206,10 @@ def test_swapped_deleted_and_linked_files_are_found(tmp_path):
 def test_manifests_that_lie_are_refused(tmp_path, change, message):
     pool, _ = filled(6, 5)
     pool.save(tmp_path)
-    body = json.loads((tmp_path / "manifest.json").read_text())
+    folder = tmp_path / "snapshot-000001"
+    body = json.loads((folder / "manifest.json").read_text())
     del body["sha256"]
-    snapshot.manifest.write(tmp_path, {**body, **change})
+    snapshot.manifest.write(folder, {**body, **change})
     with pytest.raises((PoolDamaged, SpecError), match=message):
         SACReplayPool(6).load(tmp_path)
 
@@ -257,7 +258,7 @@ def test_a_failed_save_leaves_the_previous_snapshot(tmp_path, monkeypatch):
             pool.save(tmp_path)
         monkeypatch.undo()
         assert digests(SACReplayPool.from_path(tmp_path)) == before
-        assert len(list(tmp_path.glob("data-*"))) == 1
+        assert [p.name for p in tmp_path.iterdir()] == ["snapshot-000001"]
 
 
 def test_a_full_medium_is_known_before_anything_is_written(tmp_path, monkeypatch):
@@ -284,10 +285,10 @@ def test_pools_and_snapshots_are_not_taken_for_each_other(tmp_path):
     pool, _ = filled(6, 5, tmp_path / "pool")
     with pytest.raises(PoolError, match="is a pool"):
         pool.save(tmp_path / "pool")
-    with pytest.raises(PoolDamaged, match="not the manifest of a snapshot"):
+    with pytest.raises(PoolDamaged, match="is a pool and not a snapshot"):
         pool.load(tmp_path / "pool")
     pool.save(tmp_path / "s")
-    with pytest.raises(PoolDamaged, match="not the manifest of a pool"):
+    with pytest.raises(PoolError, match="holds snapshots"):
         SACReplayPool(6, path=tmp_path / "s")
     assert SACReplayPool.from_path(tmp_path / "s").size == 5
     pool.close()
@@ -302,3 +303,34 @@ def test_a_file_in_the_place_of_a_snapshot_is_named(tmp_path):
         pool.load(path)
     with pytest.raises(PoolError, match=r"pool\.pt is a file"):
         pool.save(path)
+
+
+def test_the_newest_two_stay_and_a_damaged_one_is_passed_over(tmp_path, caplog):
+    pool, lane = filled(6, 5)
+    for _ in range(3):
+        pool.save(tmp_path)
+        pool.insert(lane.block(1), "a", 1, lane.seq - 1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["snapshot-000002", "snapshot-000003"]
+    other = SACReplayPool(6)
+    (tmp_path / "snapshot-000003" / "rows.npy").write_bytes(b"")
+    assert other.load(tmp_path)
+    assert other.head == 6
+    assert "snapshot-000003/rows.npy" in caplog.text
+    (tmp_path / "snapshot-000002" / "outcome.npy").unlink()
+    with pytest.raises(PoolDamaged, match=r"snapshot-000003/rows\.npy"):
+        other.load(tmp_path)
+    pool.save(tmp_path, keep=1)
+    assert [p.name for p in tmp_path.iterdir()] == ["snapshot-000004"]
+    assert other.load(tmp_path)
+    assert other.head == 8
+
+
+def test_whole_snapshots_that_were_swapped_are_found(tmp_path):
+    pool, _ = filled(6, 5)
+    pool.save(tmp_path)
+    pool.save(tmp_path)
+    (tmp_path / "snapshot-000001").rename(tmp_path / "x")
+    (tmp_path / "snapshot-000002").rename(tmp_path / "snapshot-000001")
+    (tmp_path / "x").rename(tmp_path / "snapshot-000002")
+    with pytest.raises(PoolDamaged, match=r"snapshot-000002/manifest\.json"):
+        pool.load(tmp_path)

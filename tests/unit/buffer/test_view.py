@@ -142,7 +142,7 @@ def test_what_is_no_pool_is_refused(tmp_path):
         pool.save(tmp_path / "snapshot")
     with pytest.raises(PoolError, match="a snapshot is loaded"):
         PoolView(tmp_path / "snapshot")
-    with (tmp_path / "pool" / "rows.npy").open("ab") as file:
+    with (tmp_path / "pool" / "generation-000001" / "rows.npy").open("ab") as file:
         file.write(b"x")
     with pytest.raises(PoolDamaged, match=r"rows\.npy"):
         PoolView(tmp_path / "pool")
@@ -151,8 +151,8 @@ def test_what_is_no_pool_is_refused(tmp_path):
 def test_a_ledger_that_is_damaged_is_named(tmp_path):
     with make(tmp_path) as pool:
         fill(pool, 8)
-    with (tmp_path / "ledger.bin").open("r+b") as file:
-        file.write(b"\xff" * (tmp_path / "ledger.bin").stat().st_size)
+    with (tmp_path / "generation-000001" / "ledger.bin").open("r+b") as file:
+        file.write(b"\xff" * (tmp_path / "generation-000001" / "ledger.bin").stat().st_size)
     view = PoolView(tmp_path)
     with pytest.raises(PoolDamaged, match=r"ledger\.bin"):
         view.counters()

@@ -96,10 +96,11 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
     assert {p.stem for p in run.logs.iterdir()} >= {"buffer", "learner", "actor-0", "actor-1", "evaluator"}
     assert not run.endpoint.exists()
 
-    assert cli.main(["train", "--resume", str(run.path), "--pool.capacity", "900"]) == 1
-    assert "pool.capacity: 2000 in the run, 900 asked for" in capsys.readouterr().err
-    code, out, err = finish(start("train", "--resume", str(run.path), "--pacing.env_steps", "300"))
+    assert cli.main(["train", "--resume", str(run.path), "--learner.batch_size", "9"]) == 1
+    assert "learner.batch_size: " in capsys.readouterr().err
+    code, out, err = finish(start("train", "--resume", str(run.path), "--pacing.env_steps", "300", "--pool.capacity", "900"))
     assert code == 0, err
+    assert read_json(run.result)["counters"]["rows_live"] == 300
     assert (read_json(run.result)["env_steps"], read_json(run.result)["updates"]) == (300, 268)
 
     assert cli.main(["eval", str(run.path), "--episodes", "2"]) == 0
@@ -108,7 +109,7 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == len({(r["actor"], r["stream"], r["seq"]) for r in rows}) == 300
     assert cli.main(["pool", "info", str(run.path)]) == 0
-    assert "capacity          2000" in capsys.readouterr().out
+    assert "capacity          900" in capsys.readouterr().out
     assert cli.main(["plot", str(run.path), "--out", "all.png"]) == 0
     assert (
         cli.main(["train", "--init-from", str(run.path), "tiny.yaml", "--run.name", "one", "--run.dir", str(place / "runs")])

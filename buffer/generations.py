@@ -1,0 +1,67 @@
+"""Generations: the folder of a pool's directory that holds its files, one for each set of sizes the pool ever had.
+
+The pool's manifest names the folder. A change of sizes writes a new folder and then replaces the manifest in one rename, so
+that a kill at any instant leaves the old pool or the new one; what no manifest names is removed by the next owner.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.buffer import manifest
+from headrace.buffer.files import FORMAT
+from headrace.common.errors import PoolDamaged
+
+_UUID = re.compile(r"^[0-9a-f]{32}$")
+_NAME = re.compile(r"^generation-(\d{6,})$")
+
+
+def is_pool(directory: Path) -> bool:
+    """Whether ``directory`` holds a pool: files without a manifest are of one that was never finished."""
+    return (directory / manifest.NAME).is_file()
+
+
+def read(directory: Path) -> tuple[dict[str, Any], Path] | None:
+    """The manifest of the pool in ``directory`` and the folder of its files; None when there is no pool.
+
+    Raises:
+        PoolDamaged: the manifest is not what was written, or not one of a pool of this format.
+    """
+    body = manifest.read(directory)
+    if body is None:
+        return None
+    path, folder = directory / manifest.NAME, str(body.get("generation"))
+    if not _UUID.match(str(body.get("uuid"))) or not _NAME.match(folder):
+        raise PoolDamaged(f"{path}: not the manifest of a pool")
+    if body.get("format") != FORMAT:
+        raise PoolDamaged(f"{path}: format {body.get('format')!r}, this build reads {FORMAT}")
+    return body, directory / folder
+
+
+def begin(directory: Path) -> Path:
+    """A new, empty folder for files that :func:`publish` makes the pool's; leftovers of killed owners are removed first."""
+    found = read(directory)
+    sweep(directory)
+    number = 0 if found is None else int(found[1].name.rpartition("-")[2])
+    folder = directory / f"generation-{number + 1:06d}"
+    folder.mkdir()
+    return folder
+
+
+def publish(folder: Path, pool_id: uuid.UUID, body: Mapping[str, Any]) -> None:
+    """Make the files in ``folder`` the pool of the directory around it, in one rename."""
+    manifest.sync_directory(folder)
+    manifest.write(folder.parent, {"format": FORMAT, "uuid": pool_id.hex, "generation": folder.name, **body})
+
+
+def sweep(directory: Path) -> None:
+    """Remove every generation but the one that the manifest names."""
+    found = read(directory)
+    for entry in directory.iterdir():
+        if _NAME.match(entry.name) and (found is None or entry != found[1]):
+            shutil.rmtree(entry)

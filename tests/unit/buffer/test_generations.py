@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from helpers.lane_rows import Lane, lane_spec, prove_pool
+
+from headrace.buffer import PoolConfig, SACReplayPool, files, generations, manifest, space
+from headrace.buffer.files import Field
+from headrace.common.errors import ConfigError, NoSpace, PoolDamaged
+
+SPEC = lane_spec(stack=2)
+
+
+def filled(path, capacity=10, rows=25, **config):
+    pool = SACReplayPool(capacity, path=path, spec=SPEC, config=PoolConfig(**config) if config else None)
+    lane = Lane(SPEC, 1)
+    for _ in range(rows):
+        pool.insert(lane.block(1), "a", 1, lane.seq - 1)
+    return pool, lane
+
+
+def facts(pool):
+    return [(r["id"], r["seq"], r["digest"]) for r in pool.dump()]
+
+
+@pytest.mark.parametrize("rows", [0, 3, 10, 25])
+@pytest.mark.parametrize("capacity", [1, 4, 9, 11, 60])
+def test_another_capacity_keeps_the_newest_rows_in_order(tmp_path, capacity, rows):
+    pool, lane = filled(tmp_path, 10, rows)
+    pool.grant_updates(5)
+    before, counters, epoch, uuid = facts(pool), pool.counters(), pool.epoch, pool.info()["uuid"]
+    statistics = pool.statistics()
+    pool.close()
+    with SACReplayPool(capacity, path=tmp_path) as pool:
+        assert facts(pool) == before[-capacity:]
+        assert pool.epoch > epoch
+        assert pool.info()["uuid"] == uuid
+        changed = {"rows_live": len(before[-capacity:]), "rows_evicted": rows - len(before[-capacity:])}
+        assert pool.counters() == {**counters, **changed}
+        np.testing.assert_array_equal(pool.statistics().var["obs"], statistics.var["obs"])
+        prove_pool(pool)
+        for _ in range(capacity + 20):
+            pool.insert(lane.block(1), "a", 1, lane.seq - 1)
+        assert pool.size == capacity
+        prove_pool(pool)
+    with SACReplayPool(capacity, path=tmp_path) as pool:
+        assert pool.size == capacity
+
+
+def test_the_config_wins_in_every_size(tmp_path):
+    pool, _ = filled(tmp_path, max_actors=3, max_block_rows=4)
+    before = facts(pool)
+    pool.close()
+    with SACReplayPool(10, path=tmp_path, config=PoolConfig(max_actors=5, max_block_rows=7)) as pool:
+        assert (pool.config.max_actors, pool.config.max_block_rows) == (5, 7)
+        assert facts(pool) == before
+    with SACReplayPool(10, path=tmp_path) as pool:
+        assert (pool.config.max_actors, pool.config.max_block_rows) == (5, 7)
+    assert [p.name for p in tmp_path.glob("generation-*")] == ["generation-000002"]
+
+
+def test_fewer_actors_than_are_known_are_refused_and_nothing_changes(tmp_path):
+    pool, _ = filled(tmp_path, max_actors=3)
+    pool.insert(Lane(SPEC, 2).block(1), "b", 1, 1)
+    before = facts(pool)
+    pool.close()
+    with pytest.raises(ConfigError, match="max_actors: 1, but 2"):
+        SACReplayPool(10, path=tmp_path, config=PoolConfig(max_actors=1))
+    with SACReplayPool(10, path=tmp_path) as pool:
+        assert facts(pool) == before
+
+
+def test_no_room_for_both_generations_leaves_the_old_one(tmp_path, monkeypatch):
+    pool, _ = filled(tmp_path)
+    before = facts(pool)
+    pool.close()
+
+    def refuse(needed, directory):
+        raise NoSpace(f"needs {needed}")
+
+    monkeypatch.setattr(space, "require", refuse)
+    with pytest.raises(NoSpace):
+        SACReplayPool(99, path=tmp_path)
+    with SACReplayPool(10, path=tmp_path) as pool:
+        assert facts(pool) == before
+        assert len(list(tmp_path.glob("generation-*"))) == 1
+
+
+def test_a_mapped_reader_of_the_old_files_notices(tmp_path):
+    pool, _ = filled(tmp_path)
+    pool.close()
+    mapped = np.memmap(tmp_path / "generation-000001" / "header.bin", "<i8", "r")
+    epoch = int(mapped[Field.EPOCH])
+    SACReplayPool(20, path=tmp_path).close()
+    assert mapped[Field.EPOCH] > epoch
+    assert mapped[Field.NONCE] == 0
+    assert not (tmp_path / "generation-000001").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"generation": "../x"}, {"generation": None}, {"format": 1}, {"uuid": "x"}, {"generation": "generation-000009"}]
+)
+def test_manifests_that_lie_are_refused(tmp_path, change):
+    filled(tmp_path)[0].close()
+    body = manifest.read(tmp_path)
+    manifest.write(tmp_path, {**body, **change})
+    with pytest.raises((PoolDamaged, ConfigError)):
+        SACReplayPool(10, path=tmp_path)
+    assert (tmp_path / "generation-000001" / files.ROWS).exists()
+    assert generations.is_pool(tmp_path)
