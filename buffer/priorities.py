@@ -78,7 +78,7 @@ class Priorities:
         generator = self._random.pick(rng)
         points = np.arange(batch_size) + generator.random(batch_size)
         points *= self._tree.total / batch_size
-        slots = self._tree.find(generator.permutation(points))
+        slots = generator.permutation(self._tree.find(points))  # sorted points walk the tree's memory in order
         leaves = self._tree.get(slots)
         # N and the sum are the same for the whole batch, so they cancel when the largest weight becomes 1.
         weights = (leaves.min() / leaves) ** np.float32(self.importance_exponent)
