@@ -1,6 +1,6 @@
 """The pool, and what is decided where actors and learner meet. Importing the pool needs only numpy."""
 
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pool import SACReplayPool
 
-__all__ = ["PoolConfig", "SACReplayPool"]
+__all__ = ["PoolConfig", "SACReplayPool", "SamplingConfig"]

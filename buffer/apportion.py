@@ -67,7 +67,7 @@ class Turns:
         """
         keys = sorted(room)
         start = bisect_right(keys, self._last)
-        order = keys[start:] + keys[:start]
+        order = [key for key in keys[start:] + keys[:start] if room[key]]
         counts = dict.fromkeys(keys, 0)
         while total > 0 and order:
             each, rest = divmod(total, len(order))

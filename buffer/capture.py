@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.buffer.fence import Fence
-from headrace.buffer.files import LEDGER_TABLE, ROWS, SLOT_COLUMNS, Field, column_file, frame_file
+from headrace.buffer.files import LEDGER_TABLE, ROWS, Field, column_file, frame_file
 from headrace.common.errors import PoolError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Capture:
         """File name -> dtype and shape of each array that comes in pieces, as of the last piece marked ``first``."""
         rows, frames = (len(self.rows),), self._frame_head - self._first_frame
         spec = self._store.spec
-        columns = {column_file(name): (np.dtype(dtype), rows) for name, dtype in SLOT_COLUMNS.items()}
+        columns = {column_file(name): (ring.dtype, rows) for name, ring in self._segment.columns.items()}
         keys = {frame_file(o.key): (np.dtype(o.dtype), (frames, *o.shape)) for o in spec.obs}
         return {ROWS: (spec.row_dtype, rows), **columns, **keys}
 
@@ -117,7 +117,7 @@ class Capture:
         segment, low, frame_low = self._segment, self._low, self._frame_low
         high = min(self._head, low + self._step)
         arrays = {ROWS: segment.rows(low, high)}
-        arrays |= {column_file(name): segment.column(name, low, high) for name in SLOT_COLUMNS}
+        arrays |= {column_file(name): segment.column(name, low, high) for name in segment.columns}
         if not self._is_intact(low):  # frame ids of a row that is half overwritten lead anywhere
             return None
         frame_high = self._frame_head

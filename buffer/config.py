@@ -74,7 +74,7 @@ class SamplingConfig:
     priority_exponent: float = option(
         0.6, help="a of P(i) = p_i^a / sum p^a with prioritised; 0 is uniform, 1 fully proportional", low=0, high=1
     )
-    priority_eps: float = option(1e-6, help="added to each |td|, so that every row is drawn some day", low=1e-12, high=1e6)
+    priority_eps: float = option(1e-6, help="added to each |td|, so that every row is drawn some day", low=1e-12, high=1)
     importance_exponent: float = option(
         0.4, help="b of the weights (N P)^-b / max that take the bias out of prioritised batches; 0 leaves it in", low=0, high=1
     )

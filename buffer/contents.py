@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.buffer.capture import STATISTICS
-from headrace.buffer.files import LEDGER_TABLE, ROWS, SLOT_COLUMNS, column_file, frame_file
+from headrace.buffer.files import LEDGER_TABLE, OPTIONAL_COLUMNS, ROWS, SLOT_COLUMNS, column_file, frame_file
 from headrace.buffer.ledger import ENTRY
 from headrace.common.errors import PoolDamaged, SpecError
 from headrace.common.specs import TransitionSpec
@@ -64,6 +64,7 @@ class Contents:
         if missing:
             raise PoolDamaged(f"{missing[0]}: missing from the snapshot")
         _check_arrays(spec, arrays, numbers)
+        columns |= {name: column_file(name) for name in OPTIONAL_COLUMNS if column_file(name) in arrays}
         rows = {"rows": [arrays[ROWS]], **{name: [arrays[file]] for name, file in columns.items()}}
         frames = {key: [arrays[file]] for key, file in keys.items()}
         return cls(numbers, rows, frames, arrays[LEDGER_TABLE], arrays[STATISTICS])
@@ -79,6 +80,8 @@ def _check_arrays(spec: TransitionSpec, arrays: Mapping[str, Array], numbers: Ma
         if len(rows) and (rows[name].min() < low or rows[name].max() >= high):
             raise PoolDamaged(f"{ROWS}: {name} points outside frames [{low}, {high})")
     wanted = {column_file(name): (rows.shape, np.dtype(dtype)) for name, dtype in SLOT_COLUMNS.items()}
+    optional = {column_file(name): (rows.shape, np.dtype(dtype)) for name, dtype in OPTIONAL_COLUMNS.items()}
+    wanted |= {file: facts for file, facts in optional.items() if file in arrays}
     wanted |= {frame_file(o.key): ((count, *o.shape), np.dtype(o.dtype)) for o in spec.obs}
     wanted[LEDGER_TABLE] = (arrays[LEDGER_TABLE].shape[:1], ENTRY)
     width = sum(int(np.prod(o.shape, dtype=np.int64)) for o in spec.obs if o.dtype == "<f4")

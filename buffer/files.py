@@ -33,6 +33,7 @@ LEDGER_TABLE = "ledger.npy"  # the readable form, in snapshots
 # What may change after a row is committed: one array a name, an entry a row slot, file ``<name>.npy``. A commit writes the
 # row's field of that name, or 0 where it has none.
 SLOT_COLUMNS: dict[str, str] = {"outcome": "|u1"}
+OPTIONAL_COLUMNS: dict[str, str] = {"priority": "<f4"}  # the same for what not every pool has
 _MAX_QUOTED = 150
 
 
@@ -109,12 +110,12 @@ class PoolFiles:
 
     Attributes:
         rows: ``(row_slots,)`` of the spec's row dtype.
-        columns: name of ``SLOT_COLUMNS`` -> ``(row_slots,)``; one of a row field's name stands for that field.
+        columns: name of ``SLOT_COLUMNS`` or ``OPTIONAL_COLUMNS`` -> ``(row_slots,)``; one of a row field's name stands for
+            that field.
         frames: key -> ``(frame_slots, *shape)``.
         header: the commit state.
         stamps: ledger, counters and statistics.
         pool_id: identity of this pool, for ever.
-        nbytes: bytes reserved.
         folder: where the files are; None in anonymous memory.
     """
 
@@ -124,8 +125,34 @@ class PoolFiles:
     header: Header
     stamps: Stamps
     pool_id: uuid.UUID
-    nbytes: int
     folder: Path | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved."""
+        arrays = (self.rows, *self.columns.values(), *self.frames.values())
+        return sum(array.nbytes for array in arrays) + Header.SIZE + self.stamps.nbytes
+
+    def add_column(self, name: str) -> Array:
+        """The optional column ``name``, made of zeros when the pool has none yet.
+
+        Raises:
+            NoSpace: it does not fit.
+        """
+        if name not in self.columns:
+            dtype, shape = np.dtype(OPTIONAL_COLUMNS[name]), self.rows.shape
+            if self.folder is None:
+                self.columns[name] = np.zeros(shape, dtype)
+            else:
+                path = self.folder / column_file(name)
+                _create_whole_npy(path, dtype, shape)
+                self.columns[name] = _map_npy(path, dtype, shape, readonly=False)
+        return self.columns[name]
+
+    def drop_column(self, name: str) -> None:
+        """Do without the optional column ``name`` from now on."""
+        if self.columns.pop(name, None) is not None and self.folder is not None:
+            (self.folder / column_file(name)).unlink()
 
     def begin(self, nonce: int) -> None:
         """Mark a new owner: epoch up, nonce and pid set, on disk before anything else happens."""
@@ -236,6 +263,19 @@ def _create_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Non
         os.posix_fallocate(file.fileno(), 0, file.tell() + dtype.itemsize * int(np.prod(shape, dtype=np.int64)))
 
 
+def _create_whole_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """The same for a file that the manifest does not vouch for: whole or not there."""
+    space.require(dtype.itemsize * int(np.prod(shape, dtype=np.int64)), path.parent)
+    unfinished = path.with_suffix(".part")
+    unfinished.unlink(missing_ok=True)
+    try:
+        _create_npy(unfinished, dtype, shape)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise NoSpace(f"{path}: reserving {shape} of {dtype} failed: {error.strerror}") from error
+    os.replace(unfinished, path)
+
+
 def _reserve(path: Path, size: int) -> None:
     with open(path, "xb") as file:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -253,7 +293,12 @@ def _map(
     arrays = {name: _map_npy(directory / name, *wanted, readonly=readonly) for name, wanted in _arrays(spec, sizes).items()}
     header = _map_raw(directory / HEADER, Header.SIZE, readonly=readonly)
     ledger = _map_raw(directory / LEDGER, stamps.size(payload_size), readonly=readonly)
-    return _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id, directory)
+    files = _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id, directory)
+    for name, kind in OPTIONAL_COLUMNS.items():
+        path = directory / column_file(name)
+        if path.exists():
+            files.columns[name] = _map_npy(path, np.dtype(kind), (sizes.row_slots,), readonly=readonly)
+    return files
 
 
 def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, readonly: bool) -> Array:
@@ -306,4 +351,4 @@ def _assemble(
     columns = {name: arrays[column_file(name)] for name in SLOT_COLUMNS}
     frames = {o.key: arrays[frame_file(o.key)] for o in spec.obs}
     twin = Stamps(ledger_map, payload_size)
-    return PoolFiles(arrays[ROWS], columns, frames, header, twin, pool_id, _nbytes(spec, sizes, payload_size), folder)
+    return PoolFiles(arrays[ROWS], columns, frames, header, twin, pool_id, folder)

@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer.files import LEDGER_TABLE, ROWS
+from headrace.buffer.files import LEDGER_TABLE, ROWS, column_file
 from headrace.buffer.ledger import MAX_NAME_BYTES
 
 Array = np.ndarray[Any, Any]
-COUNTED_ANEW = ("env_steps", "updates", "offline_updates", "lost_before", "rejected", "duplicates", "retired")
+COUNTED_ANEW = (
+    "env_steps",
+    "updates",
+    "offline_updates",
+    "lost_before",
+    "rejected",
+    "duplicates",
+    "retired",
+    "stale_updates",
+    "max_priority",
+)
 
 
 def as_past(body: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -28,4 +38,5 @@ def as_past(body: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[dict[
     for index, entry in enumerate(entries):
         name = f"past-{index}/{entry['actor'].decode('utf-8')}".encode()[:MAX_NAME_BYTES]
         entry["actor"] = name.decode("utf-8", errors="ignore").encode()
-    return {**body, "numbers": numbers}, {**arrays, LEDGER_TABLE: entries}
+    kept = {name: array for name, array in arrays.items() if name != column_file("priority")}  # of another learner
+    return {**body, "numbers": numbers}, {**kept, LEDGER_TABLE: entries}

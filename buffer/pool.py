@@ -12,15 +12,15 @@ import numpy as np
 
 from headrace.buffer import generations, snapshot
 from headrace.buffer.capture import Capture
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.files import Field
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.past import as_past
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
-from headrace.buffer.random_source import RandomSource
 from headrace.buffer.reader import described, dump_chunk
-from headrace.buffer.sampler import Sampler, UniformSampler, require_rows
+from headrace.buffer.sampler import require_rows
+from headrace.buffer.sampling import Sampling
 from headrace.buffer.store import COUNTERS, Inserted, Store
 from headrace.common.batch import Batch
 from headrace.common.block import Block
@@ -43,6 +43,7 @@ class SACReplayPool:
         path: directory of the mapped files, made when missing; opened when it holds a pool.
         spec: columns of the rows; without one the directory, the first plain batch or the loaded snapshot fixes it.
         config: sizes; None takes those of an existing directory, and the defaults for a new one.
+        sampling: how batches are drawn, None uniformly; may differ from one opening of a directory to the next.
         rng: draws batches; None seeds one from the operating system.
 
     Raises:
@@ -59,14 +60,15 @@ class SACReplayPool:
         path: Path | None = None,
         spec: TransitionSpec | None = None,
         config: PoolConfig | None = None,
+        sampling: SamplingConfig | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
         self._lock = threading.RLock()
-        self._random = RandomSource(np.random.default_rng() if rng is None else rng)
+        way = load(SamplingConfig, dump(sampling or SamplingConfig()), "sampling")
+        self._sampling = Sampling(way, np.random.default_rng() if rng is None else rng)
         self._path = None if path is None else Path(path)
         self._plain: PlainLayout | None = None
         self._store: Store | None = None
-        self._sampler: Sampler  # comes with the store
         self._closed = False
         self._owner: PoolLock | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
@@ -89,7 +91,8 @@ class SACReplayPool:
         return self._adopt(Store.create(spec, self.config, self._path, self._extra()))
 
     def _adopt(self, store: Store) -> Store:
-        self._store, self._sampler = store, UniformSampler(store.header, self._random)
+        self._sampling.follow(store)
+        self._store = store
         return store
 
     def _reopen(
@@ -173,19 +176,32 @@ class SACReplayPool:
             out = {"path": str(self._path or ""), "size": self.size, **dump(self.config)}
             return out if self._store is None else {**out, **self._store.info()}
 
-    def insert(self, block: Block, actor: str, stream: int, first_seq: int) -> Inserted:
+    def insert(self, block: Block, actor: str, stream: int, first_seq: int, priorities: Array | None = None) -> Inserted:
         """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
 
         Rows that the ledger knows are dropped; a gap in front is counted. A block larger than ``max_block_rows`` takes several
         commits, one larger than the capacity leaves its newest rows; all of it may be acknowledged.
 
+        Args:
+            block: n rows and their frames.
+            actor: name of whoever sends them.
+            stream: one of the actor's.
+            first_seq: of the first row.
+            priorities: ``(n,)`` of the rows, in place of the running maximum.
+
         Raises:
             BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
                 ``stream-closed``, ``actor-name``, ``actor-limit``.
-            PoolError: closed, or no spec yet.
+            PriorityRefused: likewise, for :meth:`update_priorities`' reasons.
+            PoolError: closed, no spec yet, or priorities without prioritised sampling.
         """
         with self._lock:
-            return self._open().insert(block, actor, stream, first_seq)
+            store = self._open()
+            given = None if priorities is None else self._sampling.check(priorities, block.n_rows)
+            done = store.insert(block, actor, stream, first_seq)
+            if given is not None:
+                self._sampling.supply(done, given)
+            return done
 
     def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
         """Move the cursor of a stream past ``rows`` refused rows, and count those that are new as rejected."""
@@ -221,7 +237,7 @@ class SACReplayPool:
             return {} if self._store is None else self._store.ledger.streams(actor)
 
     def sample(self, batch_size: int, rng: np.random.Generator | None = None) -> Batch:
-        """A batch of distinct live rows, each equally likely.
+        """A batch of live rows: distinct and equally likely, or as ``sampling`` says.
 
         Args:
             batch_size: B.
@@ -233,7 +249,33 @@ class SACReplayPool:
         with self._lock:
             self._check_not_closed()
             require_rows(batch_size, self.size)
-            return self._open().segment.reader.gather(self._sampler.draw(batch_size, rng).ids)
+            store, drawn = self._open(), self._sampling.draw(batch_size, rng)
+            batch = store.segment.reader.gather(drawn.ids)
+            return batch if drawn.weights is None else replace(batch, weights=drawn.weights)
+
+    def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
+        """Give sampled rows new priorities; returns how many were stale: gone, discarded, or of an earlier epoch.
+
+        Stale ones are ignored and counted. Of a row that is named twice the last priority stays.
+
+        Args:
+            ids: ``(n,)`` integers, ``Batch.ids``.
+            priorities: ``(n,)``, at least 0, such as |td|; ``sampling.priority_eps`` is added.
+            epoch: :attr:`epoch` when the batch was drawn; None means now.
+
+        Raises:
+            PriorityRefused: a number is negative or not finite, an id was never given out, or the lengths differ; none of
+                them was taken.
+            PoolError: sampling is not prioritised.
+        """
+        with self._lock:
+            self._open()
+            return self._sampling.update(epoch, ids, priorities)
+
+    def sampling_info(self) -> dict[str, Any]:
+        """How batches are drawn now, in numbers."""
+        with self._lock:
+            return self._sampling.info()
 
     def gather(self, ids: Array, out: Batch | None = None) -> Batch:
         """The rows ``ids``, ``(B,)`` int64, into ``out`` when given.
@@ -278,11 +320,12 @@ class SACReplayPool:
             yield from described(batch, actors)
             low += len(batch)
 
-    def add_batch(self, transitions: Mapping[str, Any]) -> None:
+    def add_batch(self, transitions: Mapping[str, Any], priorities: Array | None = None) -> None:
         """Append plain transitions: ``state, action, reward, next_state`` and ``done`` or ``terminated``/``truncated``.
 
         Values are numpy arrays or torch tensors with rows first, states possibly nested dicts of them. Further keys are kept
-        and come back with their dtype and shape; rows whose ``valids`` is 0 are left out.
+        and come back with their dtype and shape; rows whose ``valids`` is 0 are left out. ``priorities`` are those of the
+        rows that are not.
 
         Raises:
             SpecError: naming the key that is missing, unknown, or of another shape than in the first batch.
@@ -298,17 +341,21 @@ class SACReplayPool:
             try:
                 store = self._store or self._create(self._plain.spec(flat))
                 block = self._plain.block(flat, store.spec)
-                store.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1)
+                self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
             except BaseException:
                 if self._store is None:
                     self._plain = None
                 raise
 
     def sample_batch(self, batch_size: int) -> dict[str, Any]:
-        """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors."""
+        """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.
+
+        Prioritised sampling adds numpy arrays ``ids`` ``(B,)`` int64 and ``weights`` ``(B,)`` float32.
+        """
         with self._lock:
             batch = self.sample(batch_size)
-            return (self._plain or PlainLayout.of_spec(self._open().spec)).unpack(batch)
+            plain = (self._plain or PlainLayout.of_spec(self._open().spec)).unpack(batch)
+            return plain if batch.weights is None else {**plain, "ids": batch.ids, "weights": batch.weights}
 
     def insert_and_resample(self, new_data: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
         """:meth:`add_batch`, then :meth:`sample_batch`, with nothing of another thread in between."""
@@ -337,7 +384,7 @@ class SACReplayPool:
 
     def _capture(self) -> tuple[Capture, dict[str, Any]]:
         capture = Capture(self._open(), self._lock)
-        return capture, {"config": dump(self.config), "sampler": self._random.get_state(), **self._extra()}
+        return capture, {"config": dump(self.config), "sampler": self._sampling.get_state(), **self._extra()}
 
     def load(self, path: str | Path) -> bool:
         """Hold what the snapshot at ``path`` holds, in place of everything.
@@ -375,7 +422,9 @@ class SACReplayPool:
             (self._store or self._create(spec)).restore(contents)
 
     @classmethod
-    def from_path(cls, path: str | Path, rng: np.random.Generator | None = None) -> SACReplayPool:
+    def from_path(
+        cls, path: str | Path, sampling: SamplingConfig | None = None, rng: np.random.Generator | None = None
+    ) -> SACReplayPool:
         """A pool in anonymous memory with the sizes, spec and rows of the snapshot at ``path``.
 
         Raises:
@@ -385,7 +434,7 @@ class SACReplayPool:
         if found is None:
             raise PoolError(f"{path}: there is no snapshot")
         config = load(PoolConfig, found[0]["config"], f"{path}: pool")
-        pool = cls(config.capacity, config=config, rng=rng)
+        pool = cls(config.capacity, config=config, sampling=sampling, rng=rng)
         pool.set_state({**found[0], "arrays": found[1]})
         return pool
 
@@ -402,11 +451,11 @@ class SACReplayPool:
             try:
                 spec = TransitionSpec.from_dict(state["spec"])
                 plain = None if state["plain"] is None else PlainLayout.from_list(state["plain"])
-                self._random.check_state(state["sampler"])
+                self._sampling.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
                 (self._store or self._create(spec)).restore(contents)
-                self._random.set_state(state["sampler"])
+                self._sampling.set_state(state["sampler"])
             except (KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 

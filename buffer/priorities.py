@@ -3,9 +3,8 @@
 Schaul et al., Prioritized Experience Replay, arXiv:1511.05952, with the many asynchronous writers of Horgan et al., Distributed
 Prioritized Experience Replay, arXiv:1803.00933.
 
-Rules: a slot of the column is 0 until its row has a priority, and is set back to 0 before another row takes the slot; so after
-a kill at any instant no row has a stranger's priority, and one that has none gets the running maximum. Leaves are made from
-the column, never read from anywhere else.
+Rules: a commit writes 0 into a slot of the column before its row can be seen, and 0 means: none yet. So after a kill at any
+instant no row has a stranger's priority, and one that has none gets the running maximum. Leaves are made from the column.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from headrace.common.errors import PriorityRefused
 
 Array = np.ndarray[Any, Any]
 FIRST_MAXIMUM = 1.0  # where the running maximum starts
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = 3e38  # leaves room in float32 for what is added
 
 
 class Priorities:
@@ -32,7 +31,7 @@ class Priorities:
 
     Args:
         config: exponents.
-        column: ``(row_slots,)`` float32, 0 where a row has no priority yet.
+        column: ``(row_slots,)`` float32, 0 where a live row has no priority yet.
         header: of the pool; its epoch says which updates are stale, and it keeps the running maximum and their count.
         random: draws when a caller brings no generator.
     """
@@ -84,10 +83,10 @@ class Priorities:
         weights = (leaves.min() / leaves) ** np.float32(self.importance_exponent)
         return Drawn(self._ids(slots), weights)
 
-    @property
-    def mean(self) -> float:
-        """Mean of p^a over the live rows."""
-        return self._tree.total / self._live if self._live else 0.0
+    def info(self) -> dict[str, float]:
+        """Mean of p^a over the rows that can be drawn, the running maximum of p, and b."""
+        mean = self._tree.total / self._live if self._live else 0.0
+        return {"priority_mean": mean, "priority_max": self.maximum, "importance_exponent": self.importance_exponent}
 
     # --- updating ---------------------------------------------------------------------------------------------------
 
@@ -105,22 +104,18 @@ class Priorities:
             PriorityRefused: a number is negative or not finite, an id was never given out, or the lengths differ; nothing
                 has changed.
         """
-        if ids.shape != priorities.shape or ids.ndim != 1:
-            raise PriorityRefused("shape", f"{priorities.shape} priorities for {ids.shape} ids, both must be (n,)")
-        values = priorities + self._config.priority_eps
-        if not (priorities >= 0).all() or not (values <= _LARGEST).all():
-            raise PriorityRefused("value", "priorities must be finite float32 numbers and not negative")
+        check_priorities(priorities, len(ids))
         if epoch != self._header[Field.EPOCH]:
             return self._count_stale(len(ids))
         if not (ids < self._head).all():
             raise PriorityRefused("id", f"row {ids.max()} was never given out, the next one is {self._head}")
-        slots = ids % self._tree.slots
+        slots, values = ids % self._tree.slots, (priorities + self._config.priority_eps).astype(np.float32)
         fresh = (ids >= self._tail) & (self._tree.get(slots) > 0)
         stale = len(ids) - int(np.count_nonzero(fresh))
         if stale:
             slots, values = slots[fresh], values[fresh]
         if len(slots):
-            self._put(slots, values.astype(np.float32))
+            self._put(slots, values)
         return self._count_stale(stale)
 
     def _put(self, slots: Array, values: Array) -> None:
@@ -138,12 +133,9 @@ class Priorities:
     # --- index ------------------------------------------------------------------------------------------------------
 
     def cleared(self) -> None:
-        """Nothing is live any more. Slots that hold no live row lose what a killed owner may have left in them."""
+        """Nothing is live any more."""
         self._tree.clear()
         self._tail = self._head = self._live = 0
-        tail, head, slots = self._header.tail, self._header.head, self._tree.slots
-        for slot, _, count in spans(head, slots - (head - tail), slots):
-            self._column[slot : slot + count] = 0
 
     def committed(self, first: int, rows: Array) -> None:
         """Rows ``first ..`` are live; those without a priority get the running maximum."""
@@ -152,17 +144,16 @@ class Priorities:
         count = len(rows)
         for slot, _, length in spans(first, count, self._tree.slots):
             values = self._column[slot : slot + length]
-            np.copyto(values, self.maximum, where=~((values > 0) & (values <= _LARGEST)))
+            np.copyto(values, self.maximum, where=~((values > 0) & (values <= self.maximum)))
             self._tree.set_range(slot, slot + length, self._leaves(values))
         self._head = first + count
         self._live += count
 
     def retired(self, tail: int) -> None:
-        """Rows below ``tail`` are gone, and so are their priorities."""
+        """Rows below ``tail`` are gone, and are drawn no more."""
         for slot, _, length in spans(self._tail, tail - self._tail, self._tree.slots):
             self._live -= int(np.count_nonzero(self._tree.get(np.arange(slot, slot + length))))
             self._tree.set_range(slot, slot + length, 0.0)
-            self._column[slot : slot + length] = 0
         self._tail = tail
 
     def amended(self, ids: Array, rows: Array) -> None:
@@ -183,13 +174,13 @@ class Priorities:
         live = np.zeros(self._tree.slots, bool)
         live[slots] = True
         drawn = leaves > 0
-        if (drawn & ~live).any() or (column[~live] != 0).any():
-            return False, "a slot without a live row has a priority"
+        if (drawn & ~live).any():
+            return False, "a slot without a live row can be drawn"
         if int(np.count_nonzero(drawn)) != self._live:
             return False, f"{np.count_nonzero(drawn)} rows can be drawn, {self._live} are counted"
         if not np.allclose(leaves[drawn], self._leaves(column[drawn]), rtol=1e-6, atol=0):
             return False, "a leaf is not its row's priority to the power of the exponent"
-        if (column > np.float32(self.maximum)).any():
+        if (column[drawn] > np.float32(self.maximum)).any():
             return False, "a priority is above the running maximum"
         return True, ""
 
@@ -200,3 +191,15 @@ class Priorities:
     def _ids(self, slots: Array) -> Array:
         ids: Array = self._tail + (slots - self._tail) % self._tree.slots
         return ids
+
+
+def check_priorities(priorities: Array, count: int) -> None:
+    """Refuse priorities that ``count`` rows cannot take.
+
+    Raises:
+        PriorityRefused: reason ``shape`` or ``value``.
+    """
+    if priorities.shape != (count,) or priorities.dtype.kind not in "fiu":
+        raise PriorityRefused("shape", f"{priorities.shape} of {priorities.dtype}, expected ({count},) numbers")
+    if not ((priorities >= 0) & (priorities <= LARGEST)).all():
+        raise PriorityRefused("value", f"priorities must be numbers of [0, {LARGEST:g}]")

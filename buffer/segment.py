@@ -126,6 +126,11 @@ class Segment:
         values: Array = self._files.columns[name].take(np.arange(start, stop) % self.sizes.row_slots)
         return values
 
+    @property
+    def columns(self) -> Mapping[str, Array]:
+        """The mutable columns, name -> ``(row_slots,)``."""
+        return self._files.columns
+
     def frame_run(self, key: str, start: int, stop: int) -> Array:
         """A copy of frames ``[start, stop)`` of one key."""
         ring = self._files.frames[key]
@@ -174,7 +179,8 @@ class Segment:
         The caller has set ``RESTORING``, and clears it when everything else of the pool is in place too.
 
         Args:
-            rows: ``rows`` and every mutable column -> pieces that laid end to end are those below ``numbers["head"]``.
+            rows: ``rows`` and mutable columns -> pieces that laid end to end are those below ``numbers["head"]``; an optional
+                column that is missing is filled with zeros.
             frames: key -> pieces likewise, those below ``numbers["frame_head"]``.
             numbers: :meth:`numbers` of the segment that held them.
         """
@@ -186,13 +192,15 @@ class Segment:
         self._fence()  # RESTORING is seen before any row that it makes void is gone
         rings = {"rows": self._raw, **self._files.columns}
         for name, ring in rings.items():
-            _write_all(ring, tail, _drop(rows[name], over + lost))
+            pieces = rows[name] if name in rows else [np.zeros(count, ring.dtype)]
+            _write_all(ring, tail, _drop(pieces, over + lost))
         for key, ring in self._files.frames.items():
             _write_all(ring, first_frame, _drop(frames[key], sum(map(len, frames[key])) - (frame_head - first_frame)))
         retired = numbers["retired"] + lost
         values = {Field.HEAD: head, Field.FLOOR: tail, Field.COUNTED: tail, Field.FRAME_HEAD: frame_head}
         values |= {Field.RETIRED: retired, Field.DUPLICATES: numbers["duplicates"]}
         values |= {Field.UPDATES: numbers["updates"], Field.OFFLINE: numbers.get("offline_updates", 0)}
+        values |= {Field.MAX_PRIORITY: numbers.get("max_priority", 0), Field.STALE_UPDATES: numbers.get("stale_updates", 0)}
         values |= {Field.REACH: max(self.sizes.max_rows, numbers["reach"])}
         for field, value in values.items():
             self._header[field] = value
@@ -219,6 +227,7 @@ class Segment:
         header = self._header
         fields = {"duplicates": Field.DUPLICATES, "retired": Field.RETIRED, "reach": Field.REACH}
         fields |= {"updates": Field.UPDATES, "offline_updates": Field.OFFLINE}
+        fields |= {"max_priority": Field.MAX_PRIORITY, "stale_updates": Field.STALE_UPDATES}
         return {"head": self.head, "frame_head": self.frame_head, **{name: header[field] for name, field in fields.items()}}
 
     def check_valid(self) -> tuple[bool, str]:

@@ -35,6 +35,11 @@ class Stamps:
         self._heads = [0, 0]
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of both copies."""
+        return size(self._payload_size)
+
+    @property
     def older(self) -> int:
         """Stamp of the older copy: the row that the tail must not pass."""
         return self._heads[self._serial.index(min(self._serial))]

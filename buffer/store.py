@@ -20,7 +20,7 @@ from headrace.buffer import files as pool_files
 from headrace.buffer import generations
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
-from headrace.buffer.files import Field, Header, PoolFiles
+from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles
 from headrace.buffer.index import Index, Indexes
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.ring import geometry
@@ -46,6 +46,7 @@ COUNTERS = (
     "env_steps",
     "updates",
     "offline_updates",
+    "stale_updates",
 )
 _log = logging.getLogger(__name__)
 
@@ -129,6 +130,9 @@ class Store:
         files = pool_files.create(
             folder, self.spec, geometry(self.spec, config), payload_size(self.spec, config), self.files.pool_id
         )
+        for name in OPTIONAL_COLUMNS:
+            if name in self.files.columns:
+                files.add_column(name)
         files.header[Field.EPOCH] = self.header[Field.EPOCH]
         store = Store(self.spec, config, files)
         store.restore(Contents.of_store(self))
@@ -294,8 +298,8 @@ def counters(header: Header, ledger: Ledger) -> dict[str, int]:
     """``COUNTERS`` by name; accepted = live + evicted + retired."""
     tail, head, retired = header.tail, header[Field.HEAD], header.retired
     rows = (head, head - tail, tail - retired, retired, header[Field.DUPLICATES], ledger.rejected)
-    values = (*rows, ledger.lost_before, ledger.env_steps, header.updates, header[Field.OFFLINE])
-    return dict(zip(COUNTERS, values, strict=True))
+    updates = (header.updates, header[Field.OFFLINE], header[Field.STALE_UPDATES])
+    return dict(zip(COUNTERS, (*rows, ledger.lost_before, ledger.env_steps, *updates), strict=True))
 
 
 def info(spec: TransitionSpec, files: PoolFiles, ledger: Ledger) -> dict[str, Any]:

@@ -19,12 +19,16 @@ class Batch:
         rows: ``(B,)`` of ``spec.row_dtype``; its ``obs``/``next_obs`` columns are frame ids, not data.
         obs: key -> ``(B, *shape)``, or ``(B, h, *shape)`` when the spec stacks h > 1 frames, oldest first.
         next_obs: the same for the true last observation of each row's window.
+        weights: ``(B,)`` float32 importance weights, at most 1; None where every row counts the same.
+        sets: ``(B,)`` uint8, which named set each row was drawn for; None where there are no sets.
     """
 
     ids: Array
     rows: Array
     obs: dict[str, Array]
     next_obs: dict[str, Array]
+    weights: Array | None = None
+    sets: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -32,4 +36,5 @@ class Batch:
     def __getitem__(self, index: Any) -> Batch:
         """Some of the rows, by anything that numpy takes; a slice gives views."""
         obs, following = ({key: values[index] for key, values in side.items()} for side in (self.obs, self.next_obs))
-        return Batch(self.ids[index], self.rows[index], obs, following)
+        weights, sets = (None if values is None else values[index] for values in (self.weights, self.sets))
+        return Batch(self.ids[index], self.rows[index], obs, following, weights, sets)

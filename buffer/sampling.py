@@ -1,0 +1,97 @@
+"""How one pool is sampled: the declared sampler, the generator that it draws with, and priorities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.buffer.config import SamplingConfig
+from headrace.buffer.files import Field
+from headrace.buffer.priorities import Priorities, check_priorities
+from headrace.buffer.random_source import RandomSource
+from headrace.buffer.sampler import Drawn, Sampler, UniformSampler
+from headrace.buffer.store import Inserted, Store
+from headrace.common.errors import PoolError
+
+Array = np.ndarray[Any, Any]
+
+
+class Sampling:
+    """The sampler of one pool, from the moment on when the pool has a store.
+
+    Args:
+        config: the declared way.
+        rng: draws when a caller brings no generator.
+    """
+
+    def __init__(self, config: SamplingConfig, rng: np.random.Generator) -> None:
+        self.config, self._random = config, RandomSource(rng)
+        self._sampler: Sampler  # comes with the store
+        self._priorities: Priorities | None = None
+
+    def follow(self, store: Store) -> None:
+        """Sample the rows of ``store`` from now on."""
+        self._header = store.header
+        if self.config.method == "prioritised":
+            column = store.files.add_column("priority")
+            self._sampler = self._priorities = Priorities(self.config, column, store.header, self._random)
+            store.attach(self._priorities)
+            return
+        self._sampler = UniformSampler(store.header, self._random)
+        store.files.drop_column("priority")  # priorities that do not follow the rows are worth nothing
+
+    def draw(self, batch_size: int, rng: np.random.Generator | None) -> Drawn:
+        """Rows for one batch, see :class:`Sampler`."""
+        return self._sampler.draw(batch_size, rng)
+
+    def info(self) -> dict[str, Any]:
+        """How batches are drawn now, in numbers."""
+        out: dict[str, Any] = {"method": self.config.method}
+        return out if self._priorities is None else {**out, **self._priorities.info()}
+
+    # --- priorities -------------------------------------------------------------------------------------------------
+
+    def check(self, priorities: Any, count: int) -> Array:
+        """Priorities that ``count`` new rows can take, as an array.
+
+        Raises:
+            PoolError: sampling is not prioritised.
+            PriorityRefused: they are none.
+        """
+        self._by_priority()
+        given = np.asarray(priorities)
+        check_priorities(given, count)
+        return given
+
+    def supply(self, done: Inserted, priorities: Array) -> None:
+        """Give the rows of a block that has just been inserted the priorities that came with it."""
+        head = self._header.head
+        kept = min(done.rows, head - self._header.tail)
+        ids = np.arange(head - kept, head)
+        self._by_priority().update(self._header[Field.EPOCH], ids, priorities[len(priorities) - kept :])
+
+    def update(self, epoch: int | None, ids: Any, priorities: Any) -> int:
+        """See :meth:`SACReplayPool.update_priorities`."""
+        now = self._header[Field.EPOCH] if epoch is None else epoch
+        return self._by_priority().update(now, np.asarray(ids, np.int64), np.asarray(priorities))
+
+    def _by_priority(self) -> Priorities:
+        if self._priorities is None:
+            raise PoolError(f"sampling.method: {self.config.method} has no priorities; set prioritised")
+        return self._priorities
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """The generator's state, as plain values."""
+        return self._random.get_state()
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Refuse what :meth:`set_state` would refuse; :class:`ConfigError` for another kind of generator."""
+        self._random.check_state(state)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take a state of :meth:`get_state`."""
+        self._random.set_state(state)
