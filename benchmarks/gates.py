@@ -28,6 +28,7 @@ from pathlib import Path
 
 from campaign import gate as gates
 from campaign import provenance, records, runs
+from campaign.choosing import add_only
 from campaign.gate import GATES, PAIRS, Gate
 from campaign.process import ProcessFailed, guarded
 
@@ -37,14 +38,11 @@ SAY_EVERY_S = 10.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(GATES), metavar="GATE,...", help="gates to run; default: all")
+    add_only(parser, GATES, "gate")
     parser.add_argument("--list", action="store_true", help="show the gates and which seeds are done, and exit")
     parser.add_argument("--dry", action="store_true", help="show the commands that would run, and exit")
     args = parser.parse_args()
-    unknown = [name for name in args.only.split(",") if name not in GATES]
-    if unknown:
-        parser.error(f"--only: no gate {unknown[0]!r}; there are {', '.join(GATES)}")
-    chosen = [GATES[name] for name in args.only.split(",")]
+    chosen = [GATES[name] for name in args.only]
     if args.list:
         show(chosen)
         return 0

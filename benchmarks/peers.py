@@ -38,6 +38,7 @@ import sys
 from typing import Any
 
 from campaign import measures, peer, provenance, records
+from campaign.choosing import add_only
 from campaign.measures import MEASURES, Measure, Side
 from campaign.process import guarded
 
@@ -47,14 +48,11 @@ THREADS = (1, 2)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(MEASURES), metavar="MEASURE,...", help="what to measure; default: all")
+    add_only(parser, MEASURES, "measure")
     parser.add_argument("--pairs", type=int, default=measures.MIN_PAIRS, metavar="N", help="pairs of each measure (count)")
     parser.add_argument("--quick", action="store_true", help="one short pair of each, not recorded: a smoke run")
     args = parser.parse_args()
-    unknown = [name for name in args.only.split(",") if name not in MEASURES]
-    if unknown:
-        parser.error(f"--only: no measure {unknown[0]!r}; there are {', '.join(MEASURES)}")
-    chosen = [MEASURES[name] for name in args.only.split(",")]
+    chosen = [MEASURES[name] for name in args.only]
     peer.find_pythons(os.environ.get("PEERS_VENVS", ""), sorted({s for m in chosen for s in m.sides} - {"headrace"}))
     if args.quick:
         lines = [measure(m.shortened(), 0, dict.fromkeys(m.sides, 1)) for m in chosen]

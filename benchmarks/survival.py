@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import yaml
 from campaign import conservation, intervals, provenance, records, runs
+from campaign.choosing import add_only
 from campaign.conservation import SABOTAGES, Balance, Evidence
 from campaign.killing import ROLES, Killer
 from campaign.process import ProcessFailed, guarded, headrace
@@ -66,13 +67,10 @@ CONFIG: dict[str, Any] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(ROLES), metavar="ROLE,...", help="roles to kill; default: all")
+    add_only(parser, ROLES, "role")
     parser.add_argument("--quick", action="store_true", help="one trial of each role, not recorded")
     parser.add_argument("--selftest", action="store_true", help="check the checker and exit")
     args = parser.parse_args()
-    unknown = [role for role in args.only.split(",") if role not in ROLES]
-    if unknown:
-        parser.error(f"--only: no role {unknown[0]!r}; there are {', '.join(ROLES)}")
     origin = provenance.commit()
     if not selftest():
         print(json.dumps({"selftest": "FAILED"}))
@@ -80,8 +78,7 @@ def main() -> int:
     if args.selftest:
         print(json.dumps({"selftest": "passed"}))
         return 0
-    chosen = args.only.split(",")
-    trials = [(role, 0) for role in chosen] if args.quick else pending(chosen, records.read(FILE), origin["commit"])
+    trials = [(role, 0) for role in args.only] if args.quick else pending(args.only, records.read(FILE), origin["commit"])
     print(f"{len(trials)} trials to do", flush=True)
     done = []
     for number, (role, trial) in enumerate(trials, 1):

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from speed.table import TABLE
+
 from campaign.gate import FAILED, GATES, NOT_RUN, PAIRS, PASSED, UNFINISHED, Gate, Verdict, compare, judge, of_gate
 from campaign.intervals import failure_bound
 from campaign.killing import ROLES
@@ -28,14 +30,16 @@ class Line:
     records: tuple[Record, ...]
 
 
-def page(gates: Records, peers: Records, survival: Records, others: Mapping[str, Records], drawn: Sequence[str]) -> str:
+def page(
+    gates: Records, peers: Records, survival: Records, others: Mapping[str, Records], drawn: Sequence[str], pool: Records = ()
+) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
-        " the top of the script that measures it: `gates.py`, `peers.py` and `survival.py` in"
-        " `benchmarks/`.",
-        _summary_table(gates, peers, survival),
+        " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py` and"
+        " `pool.py` in `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool),
         "## Learning gates",
         *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
         "## Beside other libraries",
@@ -44,23 +48,26 @@ def page(gates: Records, peers: Records, survival: Records, others: Mapping[str,
         *(part for m in MEASURES.values() for part in _measure(m, peers)),
         "## Survival of SIGKILL",
         _survival(survival),
+        "## Speed of the pool",
+        *_speed(pool),
         *_others(others),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def summary(gates: Records, peers: Records, survival: Records) -> list[Line]:
+def summary(gates: Records, peers: Records, survival: Records, pool: Records = ()) -> list[Line]:
     """Every verdict."""
     lines = [_gate_line(name, judge(gate, gates), of_gate(gate, gates)) for name, gate in GATES.items()]
     for name, (ours, theirs) in PAIRS.items():
         own = of_gate(GATES[ours], gates) + of_gate(GATES[theirs], gates)
         lines.append(_gate_line(f"{name}: asynchronous = synchronous", compare(GATES[ours], GATES[theirs], gates), own))
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
-    return lines + [_survival_line(role, survival) for role in ROLES]
+    lines += [_survival_line(role, survival) for role in ROLES]
+    return lines + [_speed_line(name, pool) for name in TABLE]
 
 
-def _summary_table(gates: Records, peers: Records, survival: Records) -> str:
-    lines = summary(gates, peers, survival)
+def _summary_table(gates: Records, peers: Records, survival: Records, pool: Records) -> str:
+    lines = summary(gates, peers, survival, pool)
     rows = [(line.name, f"**{line.state}**", line.text or DASH, *_origin(line.records)) for line in lines]
     return table(("what", "verdict", "measured", "commits", "dates", "machine"), rows)
 
@@ -199,6 +206,39 @@ def _survival(lines: Records) -> str:
         "sent twice",
     )
     return table((*head, "checker", "commit", "date"), rows)
+
+
+def _speed_line(name: str, lines: Records) -> Line:
+    own = latest(list(lines), "row").get((name,))
+    if own is None:
+        return Line(f"pool: {name}", NOT_RUN, "", ())
+    texts = [f"{c['what']} {_digits(c['value'])} ({c['bar']}){'' if c['met'] else ' **missed**'}" for c in own["checks"]]
+    state = PASSED if all(c["met"] for c in own["checks"]) else FAILED
+    return Line(f"pool: {name}", state if own["checks"] else "measured", "; ".join(texts), (own,))
+
+
+def _speed(lines: Records) -> list[str]:
+    newest = latest(list(lines), "row")
+    parts = ["Medians of windows in turn; in brackets lowest and highest. Bars compare within a round."]
+    for name, row in TABLE.items():
+        own = newest.get((name,))
+        if own is None:
+            parts += [f"### {name}", f"{row.title}: {NOT_RUN}"]
+            continue
+        rows = [(f"{who} ({row.unit})", _spread(f["median"], f), "") for who, f in own["figures"].items()]
+        rows += [(c["what"], _spread(c["value"], c), f"{c['bar']}{'' if c['met'] else ' **missed**'}") for c in own["checks"]]
+        versions = ", ".join(f"{k} {v}" for k, v in own["peers"].items())
+        when = f"{own['rounds']} windows of {own['window_s']} s, {_commit(own)}, {own['date'][:10]}"
+        parts += [f"### {name}", f"{row.title}. {row.bound}", table(("what", "median", "bar"), rows), f"{when}. {versions}"]
+    return parts
+
+
+def _spread(value: float, spread: Mapping[str, float]) -> str:
+    return f"{_digits(value)} ({_digits(spread['low'])} to {_digits(spread['high'])})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _others(others: Mapping[str, Records]) -> list[str]:

@@ -1,0 +1,1 @@
+"""How fast the pool is: what is measured, in which processes, beside which limits and peers."""

@@ -1,0 +1,147 @@
+"""The rows of the speed table: what takes part in each, and what is asked of it. Pure but for the starting of processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+Rates = Mapping[str, Sequence[float]]
+FLAT_SHARE = 0.2
+
+
+class Subject(Protocol):
+    """Anything that is measured window by window."""
+
+    def window(self, seconds: float) -> float:
+        """Its rate over the next ``seconds``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where a row is measured: a directory for pools, the peers' interpreters by name, whether shortly."""
+
+    place: Path
+    pythons: Mapping[str, Path]
+    quick: bool
+    minutes: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is asked: what, its value over the windows (median, lowest, highest), the bar, whether it is met."""
+
+    what: str
+    value: float
+    low: float
+    high: float
+    bar: str
+    met: bool
+
+
+@dataclass(frozen=True)
+class Bar:
+    """``ours`` is at least ``least`` times as fast as the ``others`` one after the other (of several: as their best)."""
+
+    ours: str
+    others: tuple[str, ...]
+    least: float
+    best: bool = False
+
+    def judge(self, rates: Rates) -> Check | None:
+        """None where something did not take part."""
+        there = [o for o in self.others if o in rates]
+        if self.ours not in rates or not there or (len(there) < len(self.others) and not self.best):
+            return None
+        if self.best:
+            there = [max(there, key=lambda o: median(rates[o]))]
+        ratios = sorted(r * sum(1 / rates[o][i] for o in there) for i, r in enumerate(rates[self.ours]))
+        value = median(ratios)
+        return Check(
+            f"{self.ours} / {' + '.join(there)}", value, ratios[0], ratios[-1], f">= {self.least:g}", value >= self.least
+        )
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The cost of ``ours`` relative to ``other`` is the same at every size: within ``share`` of their geometric mean."""
+
+    ours: str
+    other: str
+    sizes: tuple[int, ...]
+
+    def judge(self, rates: Rates) -> Check | None:
+        """None where a size did not take part."""
+        names = [(f"{self.ours} {n}", f"{self.other} {n}") for n in self.sizes]
+        if any(name not in rates for pair in names for name in pair):
+            return None
+        costs = [median([b / a for a, b in zip(rates[x], rates[y], strict=True)]) for x, y in names]
+        mean = math.exp(sum(map(math.log, costs)) / len(costs))
+        shares = [c / mean for c in costs]
+        worst = max(shares, key=lambda s: abs(s - 1))
+        met = abs(worst - 1) <= FLAT_SHARE
+        return Check(f"cost of {self.ours} by size / its mean", worst, min(shares), max(shares), "0.8 to 1.2", met)
+
+
+@dataclass(frozen=True)
+class Most:
+    """``what`` is at most ``most``."""
+
+    what: str
+    most: float
+
+    def judge(self, rates: Rates) -> Check | None:
+        """None where it did not take part."""
+        if self.what not in rates:
+            return None
+        low, value, high = min(rates[self.what]), median(rates[self.what]), max(rates[self.what])
+        return Check(self.what, value, low, high, f"<= {self.most:g}", value <= self.most)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Attributes:
+        name: for the command line and the records.
+        title: what is done.
+        unit: of the rates.
+        bound: what limits ours now.
+        bars: what is asked.
+        open: starts what takes part, by name; the stack ends it.
+    """
+
+    name: str
+    title: str
+    unit: str
+    bound: str
+    bars: tuple[Bar | Flat | Most, ...]
+    open: Callable[[Setup, ExitStack], dict[str, Subject]]
+
+
+def figures(rates: Rates) -> dict[str, dict[str, float]]:
+    """Median, lowest and highest of each subject, to four digits."""
+    return {
+        name: {"median": digits(median(values)), "low": digits(min(values)), "high": digits(max(values))}
+        for name, values in rates.items()
+    }
+
+
+def digits(value: float) -> float:
+    """Four significant digits."""
+    return float(f"{value:.4g}")
+
+
+def judge(row: Row, rates: Rates) -> list[dict[str, Any]]:
+    """Every check of a row that could be made."""
+    found = [bar.judge(rates) for bar in row.bars]
+    return [
+        {"what": c.what, "value": digits(c.value), "low": digits(c.low), "high": digits(c.high), "bar": c.bar, "met": c.met}
+        for c in found
+        if c is not None
+    ]
