@@ -33,6 +33,15 @@ class PoolConfig:
     max_actors: int = option(
         64, help="actor names that the ledger can ever hold", unit="actors", low=1, high=1 << 16, resume=True
     )
+    snapshot_every_s: float = option(
+        0.0, help="time between two snapshots of a running pool; 0 makes them on request only", unit="s", low=0, resume=True
+    )
+    snapshot_keep: int = option(2, help="newest snapshots that stay", unit="snapshots", low=1, high=1 << 20, resume=True)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """What decides the form of the files: another one needs another generation of them."""
+        return self.capacity, self.min_block_rows, self.max_block_rows, self.max_actors
 
 
 @dataclass(frozen=True)

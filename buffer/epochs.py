@@ -10,6 +10,7 @@ from pathlib import Path
 from headrace.common.errors import PoolDamaged
 
 NAME = "epochs.json"
+_ALL = ""  # no id is empty
 
 
 class Epochs:
@@ -27,10 +28,17 @@ class Epochs:
 
     def raise_epoch(self, who: str) -> int:
         """The next epoch of ``who``, starting at 1, durable before this returns."""
-        self._epochs[who] = self._epochs.get(who, 0) + 1
+        self._put(who, max(self._epochs.get(who, 0), self._epochs.get(_ALL, 0)) + 1)
+        return self._epochs[who]
+
+    def raise_all(self, floor: int) -> None:
+        """Let every epoch from now on be above ``floor``: for a directory whose counts were lost."""
+        self._put(_ALL, max(floor, self._epochs.get(_ALL, 1)))
+
+    def _put(self, who: str, epoch: int) -> None:
+        self._epochs[who] = epoch
         if self._path is not None:
             _write(self._path, self._epochs)
-        return self._epochs[who]
 
     def get_state(self) -> dict[str, int]:
         """Newest epoch per id."""

@@ -107,7 +107,7 @@ class SACReplayPool:
             raise SpecError(f"{path} holds rows of another spec (ours first): {'; '.join(different)}")
         self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
         store = Store.open(kept_spec, stored, folder, uuid.UUID(hex=found["uuid"]))
-        if self.config != stored:
+        if self.config.sizes != stored.sizes:
             store = store.resized(self.config, path, self._extra())
         self._adopt(store)
         generations.sweep(path)

@@ -25,27 +25,31 @@ class Observer:
         self._hello = new_hello("observer", f"observer-{time.time_ns()}")
 
     def status(self, deadline_s: float) -> dict[str, Any]:
-        """The buffer's status.
+        """The buffer's status; raises as :meth:`ask`."""
+        return self.ask("status", deadline_s)
+
+    def ask(self, what: str, deadline_s: float) -> dict[str, Any]:
+        """What the buffer answers to a query.
 
         Raises:
             DeadlineExceeded: no answer within ``deadline_s`` (s).
         """
         end = time.monotonic() + deadline_s
-        self._send(Query("status"))  # answered with "hello-first" when there is no session yet
+        self._send(Query(what))  # answered with "hello-first" when there is no session yet
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(min(left, 0.1) * 1000) + 1):
-                self._send(Query("status"))
+                self._send(Query(what))
                 continue
             frames = self._socket.recv_multipart()
             message = decode(frames[0])
-            if isinstance(message, Answer) and len(frames) == 2:
+            if isinstance(message, Answer) and message.what == what and len(frames) == 2:
                 return _object(frames[1])
             if isinstance(message, Refused):
                 time.sleep(min(message.retry_s, 0.05))
                 self._send(self._hello)
             elif isinstance(message, Welcome):
-                self._send(Query("status"))
-        raise DeadlineExceeded(f"no status from {self._endpoint} within {deadline_s:g} s; is a buffer listening there?")
+                self._send(Query(what))
+        raise DeadlineExceeded(f"no {what} from {self._endpoint} within {deadline_s:g} s; is a buffer listening there?")
 
     def close(self) -> None:
         """Leave."""

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import zmq
 
-from headrace.buffer import generations
+from headrace.buffer import generations, snapshot
+from headrace.buffer.backups import Backups
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
@@ -53,6 +55,7 @@ class BufferSettings:
     seed: int
     ready: Callable[[str], None] | None = None
     past: Callable[[], SACReplayPool] | None = None
+    snapshot_dir: Path | None = None
 
 
 class Server:
@@ -103,6 +106,8 @@ class Server:
         while True:
             now = self._clock.now()
             self._send(self._service.tick(now))
+            if self._service.backups is not None:
+                self._service.backups.tick(self._worker.pool, now)
             self._drain()
             if self._service.stopping and (self._service.is_empty or now >= self._end_at):
                 self._end(None)
@@ -209,11 +214,19 @@ def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes]
         most=2 * settings.pool.max_actors + 64,
     )
     service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read, settings.pool.max_actors)
+    backups = None
+    if settings.snapshot_dir is not None:
+        backups = Backups(settings.snapshot_dir, settings.pool.snapshot_every_s, settings.pool.snapshot_keep, clock.now())
+    service.backups = backups
     endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
     LOG.info("listening on %s", endpoint)
     if settings.ready is not None:
         settings.ready(endpoint)
-    _runner()(_main(service, worker, socket, clock))
+    try:
+        _runner()(_main(service, worker, socket, clock))
+    finally:
+        if backups is not None:
+            backups.close()
 
 
 async def _main(service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
@@ -229,12 +242,25 @@ def _runner() -> Callable[..., None]:
 
 
 def _existing(settings: BufferSettings) -> SACReplayPool | None:
-    pool = _make(settings, None) if generations.is_pool(settings.pool_dir) else None
+    pool = _make(settings, None) if generations.is_pool(settings.pool_dir) else _restored(settings)
     if settings.past is None or (pool is not None and pool.head > 0):
         return pool
     with settings.past() as past:  # a kill in the middle leaves an empty pool, which begins again here
         pool = _make(settings, past.spec) if pool is None else pool
         pool.adopt(past)
+    return pool
+
+
+def _restored(settings: BufferSettings) -> SACReplayPool | None:
+    """The pool of the newest snapshot, where the pool itself is gone (as from a memory disk after a reboot)."""
+    found = snapshot.read(settings.snapshot_dir) if settings.snapshot_dir is not None else None
+    if found is None:
+        return None
+    LOG.warning("no pool in %s: rows %s come from the newest snapshot", settings.pool_dir, found[0]["rows"])
+    # Streams and weight versions are numbered by epochs, whose counts may be gone with the pool: begin far above them.
+    Epochs(settings.pool_dir).raise_all(int(time.time()))
+    pool = _make(settings, TransitionSpec.from_dict(found[0]["spec"]))
+    pool.set_state({**found[0], "arrays": found[1]})
     return pool
 
 

@@ -11,6 +11,7 @@ needs a session, a request to say hello.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.buffer import admission
+from headrace.buffer.backups import Backups
 from headrace.buffer.fleet import Fleet, Session
 from headrace.buffer.pacing import Allowance, Pacing
 from headrace.buffer.status import Watch
@@ -72,6 +74,7 @@ class Service:
         self.rejected: Counter[str] = Counter()
         self.learner_done = False
         self.stopping = ""
+        self.backups: Backups | None = None
         self._network = network
         self._read_shelf = read_shelf
         self._most_actors = most_actors
@@ -255,9 +258,13 @@ class Service:
         return []
 
     def _on_query(self, client: Client, query: m.Query, frames: list[Frame], now: float) -> list[Out]:
-        if query.what != "status":
+        if query.what == "status":
+            answer = self.watch.status_json(self, now)
+        elif query.what == "snapshot" and self.backups is not None:
+            answer = json.dumps({"number": self.backups.ask()}).encode()
+        else:
             raise WireError("query", f"unknown query {query.what!r}")
-        return [(client.session.peer, [encode(m.Answer("status")), self.watch.status_json(self, now)])]
+        return [(client.session.peer, [encode(m.Answer(query.what)), answer])]
 
     def _on_goodbye(self, client: Client, goodbye: m.Goodbye, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "learner" and goodbye.done:

@@ -178,6 +178,7 @@ class Watch:
                 **{f"rejected_{k}": n for k, n in service.rejected.items()},
                 **{f"refused_{k}": n for k, n in service.refused.items()},
             },
+            "snapshots": service.backups.report() if service.backups is not None else None,
             "memory": process_memory(),
             "waiting": self._waiting(service),
             "warnings": self._warnings(service),

@@ -147,6 +147,11 @@ class PoolWorker:
         """Actor -> stream -> last seq that the pool knows; asked once, before the thread starts."""
         return {} if self._pool is None else {actor: self._pool.streams(actor) for actor in self._pool.actors()}
 
+    @property
+    def pool(self) -> SACReplayPool | None:
+        """The pool, once there is one."""
+        return self._pool
+
     def close(self) -> None:
         """Close the pool."""
         if self._pool is not None:

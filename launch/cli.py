@@ -162,7 +162,7 @@ def _add_tools(commands: Any) -> None:
     status.add_argument("--once", action="store_true", help="print once and exit")
     status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")
     pool = _add(commands, "pool", _pool, "Look into a pool.")
-    pool.add_argument("what", choices=("dump", "info"), help="dump: one line a row; info: sizes")
+    pool.add_argument("what", choices=("dump", "info", "snapshot"), help="dump: a line a row; info: sizes; snapshot: write one")
     pool.add_argument("target", type=Path, metavar="DIR|RUN", help="pool directory or run directory (path)")
     pool.add_argument("--json", action="store_true", help="one JSON object a row, or for info one object")
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
@@ -237,9 +237,10 @@ def _status(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _pool(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.pools import dump_pool, show_info
+    from headrace.launch.pools import dump_pool, show_info, take_snapshot
 
-    return (dump_pool if args.what == "dump" else show_info)(args.target, as_json=args.json)
+    run = {"dump": dump_pool, "info": show_info, "snapshot": take_snapshot}[args.what]
+    return run(args.target, as_json=args.json)
 
 
 def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:

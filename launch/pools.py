@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from headrace.buffer import generations, manifest
+from headrace.buffer.backups import wait_for
 from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.query import Observer
 from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError
 from headrace.launch.config import RunConfig, read_config
 from headrace.launch.rundir import RunDir
 
+DEADLINE_S = 5.0
+STALLED_S = 60.0
 COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "digest")
 
 
@@ -94,4 +99,35 @@ def show_info(target: Path, *, as_json: bool) -> int:
     with open_pool(find_pool(target)) as pool:
         facts: dict[str, Any] = {**pool.info(), **pool.counters()}
     print(json.dumps(facts) if as_json else "\n".join(f"{name:<18}{value}" for name, value in facts.items()))
+    return 0
+
+
+def take_snapshot(target: Path, *, as_json: bool) -> int:
+    """Have the buffer of a run write a snapshot, and wait for it; a pool that nobody owns is opened for it.
+
+    Raises:
+        PoolError: it was not written; says why.
+    """
+    run = RunDir(target)
+
+    def tell(done: int, total: int) -> None:
+        print(f"{done / (1 << 20):.0f} of {total / (1 << 20):.0f} MiB", file=sys.stderr)
+
+    if run.endpoint.exists():
+        observer = Observer(run.endpoint.read_text().strip())
+        try:
+            number = int(observer.ask("snapshot", DEADLINE_S)["number"])
+            facts = wait_for(lambda: dict(observer.status(DEADLINE_S)["snapshots"]), number, STALLED_S, tell)
+        finally:
+            observer.close()
+        where = facts["directory"]
+    else:
+        place = find_pool(target)
+        found = generations.read(place)
+        if found is None:
+            raise PoolError(f"{place}: is a snapshot already")
+        with SACReplayPool(int(found[0]["config"]["capacity"]), path=place) as pool:
+            pool.save(run.snapshots, keep=pool.config.snapshot_keep)
+        where = str(run.snapshots)
+    print(json.dumps({"directory": where}) if as_json else where)
     return 0

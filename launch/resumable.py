@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.buffer import manifest
 from headrace.buffer.generations import is_pool
+from headrace.buffer.snapshot import is_snapshot
 from headrace.common.errors import ConfigError
 from headrace.launch.config import RunConfig
 from headrace.launch.rundir import RunDir, read_lines
@@ -42,9 +43,11 @@ def require_resumable(run: RunDir, old: RunConfig, new: RunConfig) -> None:
         )
     places = dict.fromkeys([run.pool_dir(new.run.pool_dir), run.pool])
     # A synchronous run keeps its pool in its checkpoints, and says itself when one has none.
-    if env_steps and old.run.mode == "async" and not any(map(is_pool, places)):
+    gone = not any(map(is_pool, places)) and not is_snapshot(run.snapshots)
+    if env_steps and old.run.mode == "async" and gone:
         raise ConfigError(
-            f"the pool of this run is gone: no {manifest.NAME} in {' or '.join(map(str, places))}, but the run has done"
+            f"the pool of this run is gone: no {manifest.NAME} in {' or '.join(map(str, places))}, and no snapshot of it in"
+            f" {run.snapshots}, but the run has done"
             f" {env_steps} env steps; put it back, or {again} {run.path if saved else 'POLICY'}"
         )
 

@@ -45,7 +45,9 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
     pool_dir = run.pool_dir(config.run.pool_dir)
     place = find_past(config)
     past = partial(open_past, config, place) if place else None
-    settings = BufferSettings(network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint, past)
+    settings = BufferSettings(
+        network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint, past, run.snapshots
+    )
     _leave_signals_to_the_role()
     return serve(settings)
 

@@ -31,6 +31,7 @@ class RunDir:
         self.endpoint = path / "endpoint"
         self.logs = path / "logs"
         self.pool = path / "pool"
+        self.snapshots = path / "snapshots"
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.curve = path / "curve.png"

@@ -131,7 +131,7 @@ class Evaluation(Message):
 
 @dataclass(frozen=True)
 class Query(Message):
-    """An observer asks; ``what`` is ``status``."""
+    """An observer asks; ``what`` is ``status``, or ``snapshot`` to have one written."""
 
     TAG: ClassVar[int] = 10
     what: str = text(32)

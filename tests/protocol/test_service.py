@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from headrace.buffer.backups import Backups, wait_for
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
@@ -312,6 +313,20 @@ def test_byte_credit_is_given_back_only_for_what_no_longer_waits(buffer):
     received = [decode(parts[0]).bytes for _, parts in out if isinstance(decode(parts[0]), m.Received)]
     assert received == sorted(received)
     assert received[-1] == size
+
+
+def test_a_snapshot_is_made_for_an_observer_that_asks(buffer, tmp_path):
+    buffer.say(b"O", m.Hello(1, "observer", "o", b"3", "host", 9))
+    buffer.say(b"O", m.Query("snapshot"))
+    assert buffer.service.refused["query"] == 1  # no place for one
+    backups = buffer.service.backups = Backups(tmp_path / "snapshots", 0.0, 2, buffer.now)
+    assert json.loads(buffer.say(b"O", m.Query("snapshot"))[-1][2][0]) == {"number": 1}
+    buffer.actor()
+    buffer.block(b"A", 1, 0, 1)
+    backups.tick(buffer.worker.pool, buffer.now)
+    wait_for(backups.report, 1, 20.0, lambda done, total: None)
+    assert SACReplayPool.from_path(tmp_path / "snapshots").size == 2
+    assert json.loads(buffer.say(b"O", m.Query("status"))[-1][2][0])["snapshots"]["written"] == 1
 
 
 def test_status_is_one_json_object_that_says_what_is_missing(buffer):

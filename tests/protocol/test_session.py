@@ -130,6 +130,15 @@ def test_more_sessions_than_declared_are_refused(tmp_path):
     assert f.hello(b"p2", hello(b"2", identity="b"), 0.0).reason == "full"
 
 
+def test_epochs_begin_above_a_floor_after_a_loss(tmp_path):
+    epochs = Epochs(tmp_path)
+    epochs.raise_epoch("actor/a")
+    epochs.raise_all(1000)
+    again = Epochs(tmp_path)
+    assert [again.raise_epoch(who) for who in ("actor/a", "actor/b", "actor/a")] == [1001, 1001, 1002]
+    assert again.check_valid() == (True, "")
+
+
 def test_a_damaged_epoch_file_is_named(tmp_path):
     Epochs(tmp_path).raise_epoch("actor/a")
     path = tmp_path / "epochs.json"

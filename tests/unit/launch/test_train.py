@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ import yaml
 
 import headrace.launch
 from headrace.actor.evaluate import EvalResult
+from headrace.buffer import SACReplayPool
 from headrace.buffer.query import Observer
 from headrace.common.weights import Version, WeightSet
 from headrace.launch import cli, runner
@@ -81,6 +83,10 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
     wait_until(lambda: cli.main(["status", str(run.path), "--json", "--deadline", "5"]) == 0)
     status = json.loads(capsys.readouterr().out)
     assert status["run"] == run.run_id
+    wait_until(lambda: status_of(run.endpoint.read_text().strip())["pool"]["rows"])
+    assert cli.main(["pool", "snapshot", str(run.path)]) == 0
+    assert capsys.readouterr().out.strip() == str(run.snapshots)
+    assert SACReplayPool.from_path(run.snapshots).check_valid() == (True, "")
     assert {"phase", "env_steps", "updates", "rates", "achieved_ratio", "pool", "actors", "counters", "memory"} <= set(status)
     code, out, err = finish(process)
     assert code == 0, err
@@ -108,6 +114,13 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
     assert cli.main(["pool", "dump", str(run.path), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == len({(r["actor"], r["stream"], r["seq"]) for r in rows}) == 300
+    assert cli.main(["pool", "snapshot", str(run.path)]) == 0
+    assert capsys.readouterr().out.strip() == str(run.snapshots)
+    assert SACReplayPool.from_path(run.snapshots).size == 300
+    shutil.rmtree(run.pool)  # as when it was on a memory disk of a machine that was restarted
+    code, out, err = finish(start("train", "--resume", str(run.path), "--pacing.env_steps", "330"))
+    assert code == 0, err
+    assert read_json(run.result)["counters"]["rows_accepted"] == read_json(run.result)["counters"]["rows_live"] == 330
     assert cli.main(["pool", "info", str(run.path)]) == 0
     assert "capacity          900" in capsys.readouterr().out
     assert cli.main(["plot", str(run.path), "--out", "all.png"]) == 0
