@@ -430,7 +430,7 @@ def test_a_closed_pool_says_so(tmp_path):
 def test_info_is_plain(tmp_path):
     with make(5, path=tmp_path) as pool:
         info = pool.info()
-        assert {type(v) for v in info.values()} <= {int, str}
+        assert {type(v) for v in info.values()} <= {int, float, str}
         assert info["nbytes"] <= sum(p.stat().st_size for p in tmp_path.rglob("*"))
         assert info["epoch"] == 1
     with make(5, path=tmp_path) as pool:
