@@ -28,7 +28,6 @@ from pathlib import Path
 
 from campaign import tearing
 
-from headrace.buffer.files import HEADER
 from headrace.buffer.view import PoolView
 from headrace.common.errors import PoolError
 
@@ -71,11 +70,10 @@ def opened(directory: Path, kind: type[PoolView], writer: subprocess.Popen[bytes
     """A view of the pool, once the writer has made it."""
     end = time.monotonic() + START_S
     while time.monotonic() < end and writer.poll() is None:
-        if (directory / HEADER).exists():
-            try:
-                return kind(directory)
-            except PoolError:  # half made
-                pass
+        try:
+            return kind(directory)
+        except PoolError:  # not there yet, or half made
+            pass
         time.sleep(0.05)
     raise RuntimeError("the writer did not make its pool")
 
