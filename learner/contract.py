@@ -188,10 +188,15 @@ class SupportSACTraining(nn.Module):
         action, log_prob = self._act(actor_features, generator)
         return self._criticise(critic_features, action, TARGET), log_prob
 
-    def sac_critic_gradients(self, features: Any, action: Tensor, target: Tensor) -> CriticGradients:
-        """Critic loss at executed actions ``(B, D)`` against targets ``(B,)``, and its gradients."""
+    def sac_critic_gradients(
+        self, features: Any, action: Tensor, target: Tensor, importance: Tensor | None = None
+    ) -> CriticGradients:
+        """Critic loss at executed actions ``(B, D)`` against targets ``(B,)``, and its gradients.
+
+        ``importance`` ``(B,)`` multiplies each row's loss; None is 1.
+        """
         q = self._criticise(features, action, ONLINE)
-        loss = critic_loss(q, target)
+        loss = critic_loss(q, target, importance)
         return CriticGradients(loss.detach(), q.detach(), _gradients(loss, self.critic_params(), "critic"))
 
     def sac_actor_gradients(

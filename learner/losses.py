@@ -63,27 +63,41 @@ def td_target(reward: Tensor, weight: Tensor, next_q: Tensor, next_log_prob: Ten
     return reward.float() + weight.float() * value
 
 
-def critic_loss(q: Tensor, target: Tensor) -> Tensor:
-    """sum_n mean_b (Q_n - y)^2: equation 5 times two, summed over critics so that each learns at the declared rate.
+def critic_loss(q: Tensor, target: Tensor, importance: Tensor | None = None) -> Tensor:
+    """sum_n mean_b w (Q_n - y)^2: equation 5 times two, summed over critics so that each learns at the declared rate.
 
     Args:
         q: ``(B, N)``.
         target: ``(B,)``, a constant.
+        importance: ``(B,)``, w, the weights of rows that were not drawn equally likely; None is 1.
     """
     require_shape("q", q, (len(target), None))
     require_shape("target", target, (len(q),))
-    return (q.float() - target.float().unsqueeze(1)).square().mean(dim=0).sum()
+    error = (q.float() - target.float().unsqueeze(1)).square()
+    if importance is not None:
+        require_shape("importance", importance, (len(q),))
+        error = error * importance.unsqueeze(1)
+    return error.mean(dim=0).sum()
 
 
-def critic_loss_gradient(q: Tensor, target: Tensor, batch: int) -> Tensor:
+def td_error(q: Tensor, target: Tensor) -> Tensor:
+    """mean_n |Q_n - y| of each row, ``(B,)``: what a row's priority is made of."""
+    require_shape("q", q, (len(target), None))
+    require_shape("target", target, (len(q),))
+    return (q.float() - target.float().unsqueeze(1)).abs().mean(dim=1)
+
+
+def critic_loss_gradient(q: Tensor, target: Tensor, batch: int, importance: Tensor | None = None) -> Tensor:
     """d :func:`critic_loss` / dq of some rows, ``(b, N)``, for models that differentiate by hand.
 
     Args:
         q: ``(b, N)``.
         target: ``(b,)``.
         batch: B, all rows of the loss, over which it is a mean.
+        importance: ``(b,)``, w; None is 1.
     """
-    return (q - target.unsqueeze(1)).mul_(2.0 / batch)
+    gradient = (q - target.unsqueeze(1)).mul_(2.0 / batch)
+    return gradient if importance is None else gradient.mul_(importance.unsqueeze(1))
 
 
 def actor_loss(q: Tensor, log_prob: Tensor | None, alpha: Tensor | float) -> Tensor:

@@ -136,26 +136,29 @@ class MLP(SupportSACTraining):
         q, log_prob = zip(*self._crew.run(share, parts), strict=True)
         return torch.cat(q), torch.cat(log_prob)
 
-    def sac_critic_gradients(self, features: Tensor, action: Tensor, target: Tensor) -> CriticGradients:
+    def sac_critic_gradients(
+        self, features: Tensor, action: Tensor, target: Tensor, importance: Tensor | None = None
+    ) -> CriticGradients:
         """Critic loss and gradients, see the contract."""
         parts = self._by_hand(features)
         if parts is None:
-            return super().sac_critic_gradients(features, action, target)
+            return super().sac_critic_gradients(features, action, target, importance)
 
         @torch.inference_mode()
         def share(part: _Part) -> tuple[Tensor, list[Tensor]]:
             rows = part.rows
             x = torch.cat((features[rows], action[rows]), dim=1)
             q, gradients = [], []
+            weights = None if importance is None else importance[rows]
             for critic in part.critics:  # one after the other, backward while the forward pass is still in the cache
                 q.append(critic.forward(x))
-                gradients += critic.backward(critic_loss_gradient(q[-1], target[rows], len(features)))
+                gradients += critic.backward(critic_loss_gradient(q[-1], target[rows], len(features), weights))
             return torch.cat(q, dim=1), gradients
 
         q, gradients = zip(*self._crew.run(share, parts), strict=True)
         with torch.inference_mode():
             values = torch.cat(q)
-            return CriticGradients(critic_loss(values, target), values, _sum(gradients))
+            return CriticGradients(critic_loss(values, target, importance), values, _sum(gradients))
 
     def sac_actor_gradients(
         self, actor_features: Tensor, critic_features: Tensor, alpha: Tensor, generator: torch.Generator | None

@@ -23,7 +23,7 @@ from headrace.common.weights import Version, WeightSet
 from headrace.learner.adam import Adam, copy_tensors
 from headrace.learner.config import LearnerConfig
 from headrace.learner.contract import SupportSACTraining
-from headrace.learner.losses import td_target
+from headrace.learner.losses import td_error, td_target
 from headrace.learner.normalise import ObsNormaliser
 from headrace.learner.sample import Sample, Sampler
 from headrace.learner.temperature import ALARM, Temperature
@@ -43,6 +43,7 @@ class SAC:
         prepare: turns a batch into the sample that ``update_critic`` and ``update_actor`` take.
         generator: source of all noise.
         target_entropy: H of the temperature's loss.
+        td_error: ``(B,)`` |td| of the last update's rows, the mean over the critics, when its batch had importance weights.
 
     Args:
         model: the networks, on the device where training happens.
@@ -73,6 +74,7 @@ class SAC:
         self.normaliser = ObsNormaliser(spec, device) if config.normalise_obs else None
         self.prepare = Sampler(spec, config.gamma, self.normaliser, device)
         self.generator = torch.Generator(device).manual_seed(derive_seed(seed, "sac"))
+        self.td_error: Tensor | None = None
         self._buffers = list(model.buffers())
         self._statistics: ObsStatistics | None = None
         self._skip = torch.zeros((), device=device)
@@ -114,13 +116,15 @@ class SAC:
         """One step of the critics towards the target of clipped double Q."""
         model, alpha, buffers = self.model, self.temperature.alpha(), self._copy_buffers()
         with torch.no_grad():
-            features = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
-            next_q, next_log_prob = model.sac_next_values(features[0], features[1], self.generator)
+            after = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
+            next_q, next_log_prob = model.sac_next_values(after[0], after[1], self.generator)
             if next_log_prob is None:
                 self._require_no_entropy()
             entropy = next_log_prob if self.config.entropy_backup else None
             target = td_target(sample.reward, sample.weight, next_q, entropy, alpha)
-        found = model.sac_critic_gradients(model.sac_state_features(sample.obs, "critic"), sample.action, target)
+        features = model.sac_state_features(sample.obs, "critic")
+        found = model.sac_critic_gradients(features, sample.action, target, sample.importance)
+        self.td_error = None if sample.importance is None else td_error(found.q, target)
         self._skip = torch.zeros_like(self._skip)
         norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers)
         self._outside = self._outside + sample.outside

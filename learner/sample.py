@@ -31,6 +31,7 @@ class Sample:
         reward: ``(B,)`` R = sum_{i<m} gamma^i r_i.
         weight: ``(B,)`` gamma^m (1 - terminated), the factor of the next value.
         outside: () int64, rows whose executed action lay outside the policy's box.
+        importance: ``(B,)`` weights of rows that were not drawn equally likely; None where all were.
     """
 
     obs: dict[str, Tensor]
@@ -39,6 +40,7 @@ class Sample:
     reward: Tensor
     weight: Tensor
     outside: Tensor
+    importance: Tensor | None = None
 
 
 class Sampler:
@@ -75,6 +77,7 @@ class Sampler:
             discounted_return(self._tensor(rows["rewards"]), self._powers),
             bootstrap(self._tensor(rows["steps"].astype(np.int64)), self._tensor(rows["terminated"]), self._powers),
             outside,
+            None if batch.weights is None else self._tensor(batch.weights),
         )
 
     def _observe(self, name: str, obs: Mapping[str, Array]) -> dict[str, Tensor]:

@@ -71,6 +71,19 @@ def test_critic_loss_sums_over_critics_and_averages_over_rows():
     assert losses.critic_loss(q, target).item() == pytest.approx((1 + 4) / 2 + (4 + 9) / 2)
 
 
+def test_importance_weights_multiply_each_rows_loss():
+    q, target = f32([1, 2], [3, 4]), f32(0, 1)
+    assert losses.critic_loss(q, target, f32(1, 0.5)).item() == pytest.approx((1 + 2) / 2 + (4 + 4.5) / 2)
+    with pytest.raises(SpecError, match="importance"):
+        losses.critic_loss(q, target, f32([1], [1]))
+
+
+def test_td_error_is_the_mean_over_the_critics():
+    assert losses.td_error(f32([1, 2], [3, -4]), f32(0, 1)).tolist() == [1.5, 3.5]
+    with pytest.raises(SpecError):
+        losses.td_error(f32([1, 2], [3, -4]), f32([0], [1]))
+
+
 def test_actor_loss_takes_the_minimum_of_each_row():
     q, log_prob = f32([1, 2], [4, 3]), f32(-1, -3)
     assert losses.actor_loss(q, log_prob, 0.5).item() == pytest.approx(((-0.5 - 1) + (-1.5 - 3)) / 2)
@@ -84,6 +97,9 @@ def test_gradients_by_hand_are_those_of_autograd():
     target, alpha = torch.randn(16, generator=generator), torch.tensor(0.3)
     d_q = torch.autograd.grad(losses.critic_loss(q, target), q)[0]
     torch.testing.assert_close(losses.critic_loss_gradient(q.detach(), target, len(q)), d_q)
+    weights = torch.rand(16, generator=generator)
+    d_q = torch.autograd.grad(losses.critic_loss(q, target, weights), q)[0]
+    torch.testing.assert_close(losses.critic_loss_gradient(q.detach(), target, len(q), weights), d_q)
     d_q, d_log_prob = torch.autograd.grad(losses.actor_loss(q, log_prob, alpha), (q, log_prob))
     by_hand = losses.actor_loss_gradient(q.detach(), alpha, len(q))
     torch.testing.assert_close(by_hand[0], d_q)

@@ -53,11 +53,12 @@ def test_next_values_by_hand(options, threads):
     assert by_hand[0].shape == (31, options["critics"])
 
 
+@pytest.mark.parametrize("importance", [None, torch.linspace(0.1, 1, 31)], ids=["equal", "weighted"])
 @pytest.mark.parametrize("options", SHAPES)
-def test_critic_gradients_by_hand(options, threads):
+def test_critic_gradients_by_hand(options, importance, threads):
     model, features, action, target = setup(options, 31, threads)
-    by_hand = model.sac_critic_gradients(features, action, target)
-    generic = SupportSACTraining.sac_critic_gradients(model, features, action, target)
+    by_hand = model.sac_critic_gradients(features, action, target, importance)
+    generic = SupportSACTraining.sac_critic_gradients(model, features, action, target, importance)
     torch.testing.assert_close(by_hand.loss, generic.loss, **CLOSE)
     torch.testing.assert_close(by_hand.q, generic.q, **CLOSE)
     torch.testing.assert_close(by_hand.gradients, generic.gradients, **CLOSE)

@@ -1,6 +1,7 @@
 """One update of SAC, rule by rule."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def target_of(sac, batch, monkeypatch):
     monkeypatch.setattr(sac.model, "sac_next_values", lambda *a: values)
     seen = {}
     real = sac.model.sac_critic_gradients
-    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y: seen.update(y=y) or real(f, a, y))
+    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, w: seen.update(y=y) or real(f, a, y, w))
     sac.update_critic(sac.prepare(batch))
     return seen["y"]
 
@@ -97,6 +98,40 @@ def test_the_entropy_of_the_backup_can_be_left_out(backup, expected, monkeypatch
     sac = make_sac(SPEC, gamma=0.9, alpha=0.5, entropy_backup=backup)
     target = target_of(sac, make_batch(SPEC, rewards=1.0), monkeypatch)
     np.testing.assert_allclose(target, np.full(8, expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", [None, ModelConfig("helpers.learner:OwnModel", {})], ids=["mlp", "own"])
+def test_a_row_of_weight_zero_teaches_nothing_and_equal_weights_change_nothing(model):
+    batch = make_batch(SPEC, rewards=np.arange(8)[:, None])
+    heavy = replace(batch, weights=np.array([1, 1, 1, 1, 0, 0, 0, 0], np.float32))
+    other = replace(heavy, rows=make_batch(SPEC, rewards=np.where(np.arange(8) < 4, np.arange(8), 50)[:, None]).rows)
+    grads = {}
+    for name, b in {
+        "heavy": heavy,
+        "other": other,
+        "ones": replace(batch, weights=np.ones(8, np.float32)),
+        "none": batch,
+    }.items():
+        sac = make_sac(SPEC, model=model)
+        sac.update(b)
+        grads[name] = [p.detach().clone() for _, p in sac.model.critic_params()]
+    torch.testing.assert_close(grads["heavy"], grads["other"], rtol=0, atol=0)
+    torch.testing.assert_close(grads["ones"], grads["none"])
+    assert any((a != b).any() for a, b in zip(grads["heavy"], grads["none"], strict=True))
+
+
+def test_td_errors_are_there_when_the_batch_has_weights(monkeypatch):
+    sac = make_sac(SPEC, gamma=0.9, alpha=0.5)
+    batch = make_batch(SPEC, rewards=1.0)
+    target_of(sac, batch, monkeypatch)
+    assert sac.td_error is None
+    sac = make_sac(SPEC, gamma=0.9, alpha=0.5)
+    target = target_of(sac, replace(batch, weights=np.full(8, 0.3, np.float32)), monkeypatch)
+    fresh = make_sac(SPEC, gamma=0.9, alpha=0.5)
+    sample = fresh.prepare(batch)
+    q = fresh.model.sac_forward_critic(fresh.model.sac_state_features(sample.obs, "critic"), sample.action)
+    expected = (q - target[:, None]).abs().mean(dim=1)
+    torch.testing.assert_close(sac.td_error, expected.detach())
 
 
 def test_targets_are_float32_under_autocast(monkeypatch):
