@@ -22,6 +22,7 @@ from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
 from headrace.buffer.reader import described, dump_chunk
 from headrace.buffer.sampler import require_rows
 from headrace.buffer.sampling import Sampling
+from headrace.buffer.staging import Staging
 from headrace.buffer.store import COUNTERS, Inserted, Store
 from headrace.common.batch import Batch
 from headrace.common.block import Block
@@ -70,7 +71,8 @@ class SACReplayPool:
         self._sampling = Sampling(way, np.random.default_rng() if rng is None else rng)
         self._path = None if path is None else Path(path)
         self._plain: PlainLayout | None = None
-        self._store: Store | None = None
+        self._committed: Store | None = None  # without what waits in the staging: only for those who bring that in
+        self._staging: Staging | None = None
         self._closed = False
         self._owner: PoolLock | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
@@ -94,7 +96,7 @@ class SACReplayPool:
 
     def _adopt(self, store: Store) -> Store:
         self._sampling.follow(store)
-        self._store = store
+        self._committed = store
         return store
 
     def _reopen(
@@ -117,6 +119,16 @@ class SACReplayPool:
     def _extra(self) -> dict[str, Any]:
         """What the manifest keeps beside spec and config."""
         return {"plain": None if self._plain is None else self._plain.to_list()}
+
+    @property
+    def _store(self) -> Store | None:
+        """The store, with everything in it that was added."""
+        if self._staging is not None and self._staging.n_rows:
+            with self._lock:
+                store, staging = self._committed, self._staging
+                if store is not None and staging is not None and staging.n_rows:
+                    store.insert(staging.take(), ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1)
+        return self._committed
 
     @property
     def spec(self) -> TransitionSpec | None:
@@ -376,6 +388,10 @@ class SACReplayPool:
         """
         with self._lock:
             self._check_not_closed()
+            if self._staging is not None and priorities is None and self._staging.add(transitions):
+                if self._staging.is_full:
+                    self._open()
+                return
             flat = flatten(transitions)
             if not len(next(iter(flat.values()))):
                 return
@@ -389,6 +405,8 @@ class SACReplayPool:
                 if self._store is None:
                     self._plain = None
                 raise
+            if self._path is None and self._staging is None:
+                self._staging = Staging.of(self._plain, store.spec)
 
     def sample_batch(self, batch_size: int) -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.
@@ -522,7 +540,7 @@ class SACReplayPool:
         self.close()
 
     def _release(self) -> None:
-        self._store = None
+        self._committed = self._staging = None
         if self._owner is not None:
             self._owner.release()
 

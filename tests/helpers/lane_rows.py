@@ -108,7 +108,7 @@ def die(pool: SACReplayPool) -> None:
     """Drop a pool of this process as its death would: the lock goes, nothing is written."""
     assert pool._owner is not None
     pool._owner.release()
-    pool._store = None
+    pool._committed = pool._staging = None
 
 
 def cpu_only() -> dict[str, str]:
