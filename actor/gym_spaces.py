@@ -11,23 +11,10 @@ from gymnasium import spaces
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.common.errors import EnvError, SpecError
-from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.specs import STORED_AS, ActionSpec, ObsSpec, TransitionSpec
 
 Array = np.ndarray[Any, Any]
 PLAIN_KEY = "obs"
-_FRAME_DTYPE = {  # what an observation of this dtype is stored as; everything else is refused
-    "bool": "|b1",
-    "uint8": "|u1",
-    "int8": "|i1",
-    "uint16": "<u2",
-    "int16": "<i2",
-    "int32": "<i4",
-    "uint32": "<i8",
-    "int64": "<i8",
-    "float16": "<f4",
-    "float32": "<f4",
-    "float64": "<f4",
-}
 
 
 @dataclass(frozen=True)
@@ -126,6 +113,6 @@ def _stored_dtype(space: Any, key: str, env_id: str) -> str:
     if isinstance(space, spaces.Discrete):
         return "<i8"
     name = np.dtype(space.dtype).name
-    if name not in _FRAME_DTYPE:
-        raise EnvError(f"env {env_id}: observation {key} has dtype {name}; stored are {', '.join(_FRAME_DTYPE)}")
-    return _FRAME_DTYPE[name]
+    if name not in STORED_AS:
+        raise EnvError(f"env {env_id}: observation {key} has dtype {name}; stored are {', '.join(STORED_AS)}")
+    return STORED_AS[name]

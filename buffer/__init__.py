@@ -2,5 +2,6 @@
 
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.transfer import export_pool, import_pool
 
-__all__ = ["PoolConfig", "SACReplayPool", "SamplingConfig"]
+__all__ = ["PoolConfig", "SACReplayPool", "SamplingConfig", "export_pool", "import_pool"]

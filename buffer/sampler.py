@@ -9,7 +9,6 @@ import numpy as np
 
 from headrace.buffer.files import Header
 from headrace.buffer.random_source import RandomSource
-from headrace.buffer.tombstones import Tombstones
 from headrace.common.errors import PoolTooSmall
 
 Array = np.ndarray[Any, Any]
@@ -42,10 +41,10 @@ class Sampler(Protocol):
 
 
 class UniformSampler:
-    """Each live row that is not discarded equally likely, none twice."""
+    """Each live row equally likely, none twice."""
 
-    def __init__(self, header: Header, tombstones: Tombstones, random: RandomSource) -> None:
-        self._header, self._tombstones, self._random = header, tombstones, random
+    def __init__(self, header: Header, random: RandomSource) -> None:
+        self._header, self._random = header, random
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
         """Distinct rows.
@@ -54,14 +53,14 @@ class UniformSampler:
         fifty, so the cost follows the batch and not the pool.
 
         Raises:
-            PoolTooSmall: fewer rows than ``batch_size`` are there.
+            PoolTooSmall: fewer rows than ``batch_size`` are live.
         """
         tail = self._header.tail
-        rows = self._header.head - tail - len(self._tombstones)
-        require_rows(batch_size, rows)
-        ids = self._random.pick(rng).choice(rows, batch_size, replace=False)
+        live = self._header.head - tail
+        require_rows(batch_size, live)
+        ids = self._random.pick(rng).choice(live, batch_size, replace=False)
         ids += tail
-        return Drawn(self._tombstones.step_over(ids))
+        return Drawn(ids)
 
 
 def require_rows(batch_size: int, rows: int) -> None:

@@ -20,6 +20,19 @@ from headrace.common.errors import SpecError
 
 SPEC_VERSION = 1
 FRAME_DTYPES = ("|u1", "|i1", "<u2", "<i2", "<i4", "<i8", "<f4", "|b1")
+STORED_AS = {  # what an observation of this dtype is stored as; every other one is refused
+    "bool": "|b1",
+    "uint8": "|u1",
+    "int8": "|i1",
+    "uint16": "<u2",
+    "int16": "<i2",
+    "int32": "<i4",
+    "uint32": "<i8",
+    "int64": "<i8",
+    "float16": "<f4",
+    "float32": "<f4",
+    "float64": "<f4",
+}
 ROLES = ("both", "actor", "critic")
 KINDS = ("steps", "chunk")
 SOURCE_POLICY, SOURCE_HUMAN, SOURCE_DEMO = 0, 1, 2

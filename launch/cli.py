@@ -17,6 +17,8 @@ from headrace.launch.children import thread_variables
 
 INTERRUPTED = 130
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
+IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
+data set, which is seen from what SRC holds. All rows enter or none."""
 LIGHT = ("buffer", "actor", "eval", "plot", "status", "pool")  # one thread of the numeric libraries is best for them
 
 
@@ -161,12 +163,48 @@ def _add_tools(commands: Any) -> None:
     status.add_argument("--json", action="store_true", help="print one JSON object and exit")
     status.add_argument("--once", action="store_true", help="print once and exit")
     status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")
-    pool = _add(commands, "pool", _pool, "Look into a pool.")
-    pool.add_argument("what", choices=("dump", "info", "snapshot"), help="dump: a line a row; info: sizes; snapshot: write one")
-    pool.add_argument("target", type=Path, metavar="DIR|RUN", help="pool directory or run directory (path)")
-    pool.add_argument("--json", action="store_true", help="one JSON object a row, or for info one object")
+    _add_pool(commands)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
+
+
+def _add_pool(commands: Any) -> None:
+    pool = _add(commands, "pool", _pool, "Look into a pool, and bring rows out of it and into it.")
+    actions = pool.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=_Parser, help="what to do with it")
+    source: dict[str, Any] = {"type": Path, "metavar": "DIR|RUN", "help": "pool directory or run directory (path)"}
+    for name, about, json_help in (
+        ("info", "Show sizes and counters.", "print one JSON object"),
+        ("dump", "Print every live row, oldest first, one a line.", "print one JSON object a row"),
+        (
+            "snapshot",
+            "Write a snapshot of a run's pool into the run directory; its buffer does it while it runs.",
+            "print one JSON object",
+        ),
+    ):
+        look = _add(actions, name, _pool, about)
+        look.add_argument("target", **source)
+        look.add_argument("--json", action="store_true", help=json_help)
+    out = _add(
+        actions, "export", _export, "Write the live rows as plain .npz files with a manifest, which numpy alone can open."
+    )
+    out.add_argument("target", **source)
+    out.add_argument("out", type=Path, metavar="OUT", help="directory to make; it appears when everything is written (path)")
+    out.add_argument("--flat", action="store_true", help="store obs and next_obs of each row instead of each frame once")
+    into = _add(actions, "import", _import, IMPORT_ABOUT)
+    into.add_argument("source", type=Path, metavar="SRC", help="what to read (path)")
+    into.add_argument(
+        "target", type=Path, metavar="POOL|RUN", help="pool or run to append to, or directory of a new pool (path)"
+    )
+    into.add_argument("--capacity", type=int, metavar="ROWS", help="of a new pool (count); default: as many as are read")
+    demos = into.add_argument_group("demonstrations", "for HDF5 and Minari; after SRC and POOL")
+    demos.add_argument("--obs", nargs="+", metavar="PATH=KEY", help="take these observations only, under these keys (text)")
+    demos.add_argument("--low", nargs="+", type=float, metavar="X", help="lower bounds of actions, one or one a dimension")
+    demos.add_argument("--high", nargs="+", type=float, metavar="X", help="upper bounds of actions, one or one a dimension")
+    demos.add_argument("--success", metavar="PATH", help="flags of which the last one is an episode's outcome (text)")
+    demos.add_argument("--dones", choices=("terminated", "truncated"), default="terminated", help="what robomimic's done means")
+    demos.add_argument("--n-step", type=int, metavar="N", help="window of a new pool (env steps); default: 1")
+    demos.add_argument("--stack", type=int, metavar="H", help="frames of one observation in a new pool (count); default: 1")
+    demos.add_argument("--actor", metavar="NAME", help="whose rows they become (text); default: SRC's name")
 
 
 def _train(args: argparse.Namespace, overrides: list[str]) -> int:
@@ -241,6 +279,23 @@ def _pool(args: argparse.Namespace, overrides: list[str]) -> int:
 
     run = {"dump": dump_pool, "info": show_info, "snapshot": take_snapshot}[args.what]
     return run(args.target, as_json=args.json)
+
+
+def _export(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.transfer import export_command
+
+    return export_command(args.target, args.out, flat=args.flat)
+
+
+def _import(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.demos import ReadOptions
+    from headrace.launch.transfer import import_command
+
+    pairs = [pair.partition("=") for pair in args.obs or ()]
+    low, high = tuple(args.low or ()), tuple(args.high or ())
+    options = ReadOptions({path: key or path for path, _, key in pairs}, low, high, args.success or "", args.dones)
+    sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "stack", "actor")}
+    return import_command(args.source, args.target, options, **sizes)
 
 
 def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -13,8 +13,8 @@ set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 want=${1:-train}
 case $want in
-  train) extras=train,mujoco stamps=(train) ;;
-  dev) extras=train,mujoco,dev stamps=(train dev) ;;
+  train) extras=train,mujoco,data stamps=(train) ;;
+  dev) extras=train,mujoco,data,dev stamps=(train dev) ;;
   *) echo "setup.sh: unknown set '$want'; say nothing or 'dev'" >&2; exit 2 ;;
 esac
 torch=${HEADRACE_TORCH:-torch==2.13.0}

@@ -1,0 +1,235 @@
+"""Rows from a pool to shards and back: which rows, under which identity, and that all of them enter or none.
+
+Identity is (actor, stream, seq). An imported actor keeps its name where the pool can still take its numbers; where the pool
+knows them already, or could not hold its streams open, the whole actor is renamed to ``<name>@<k>`` with the lowest free k.
+Streams, sequence and episode numbers stay.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from headrace.buffer.ledger import MAX_NAME_BYTES, MAX_STREAM, STREAMS_PER_ACTOR
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.shards import Shard, ShardReader, ShardWriter
+from headrace.buffer.store import MAX_SEQ
+from headrace.common.batch import Batch
+from headrace.common.block import Block
+from headrace.common.errors import BlockRefused, PoolDamaged, PoolError, SpecError
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+Progress = Callable[[int, int], None]
+SHARD_BYTES = 64 << 20
+MIN_SHARD_ROWS = 128  # a shard cuts a block in two, which costs a frame
+
+
+class Readable(Protocol):
+    """What an export reads: a pool, or a read-only view of one."""
+
+    @property
+    def spec(self) -> TransitionSpec | None:
+        """Columns of the rows."""
+
+    @property
+    def tail(self) -> int:
+        """Id of the oldest live row."""
+
+    @property
+    def head(self) -> int:
+        """Id after the newest row."""
+
+    def live(self, start: int, stop: int) -> Batch:
+        """Those rows of ``[start, stop)`` that are still live."""
+
+    def actors(self) -> list[str]:
+        """Actor names by the index that rows hold."""
+
+    def made_of(self) -> dict[str, Any]:
+        """Identity, sizes and plain form, as plain values."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote.
+
+    Attributes:
+        rows: rows written.
+        gone: rows that were evicted before they could be read.
+        shards: files.
+    """
+
+    rows: int
+    gone: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did.
+
+    Attributes:
+        rows: rows that entered.
+        evicted: earlier rows, and some of these where they are more than the pool's capacity, that made room.
+        renamed: actors that could not keep their name -> their new one.
+    """
+
+    rows: int
+    evicted: int
+    renamed: dict[str, str]
+
+
+def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progress: Progress | None = None) -> Exported:
+    """Write the rows that are live now into a new directory ``out`` of shards; see :mod:`headrace.buffer.shards`.
+
+    Others may go on inserting: what they evict before it is read is left out and counted. Memory stays near
+    ``SHARD_BYTES``.
+
+    Args:
+        source: pool or view.
+        out: a directory that does not exist; it appears when everything is written, or never.
+        flat: gathered observations of each row, instead of each frame once.
+        progress: called with rows done and rows in all.
+
+    Raises:
+        PoolError: no rows, no spec, or ``out`` exists.
+    """
+    spec, start, head = source.spec, source.tail, source.head
+    if spec is None or start >= head:
+        raise PoolError(f"nothing to export to {out}: the pool holds no rows")
+    step = max(MIN_SHARD_ROWS, SHARD_BYTES // (spec.row_dtype.itemsize + 2 * spec.stack * spec.frame_nbytes))
+    writer, gone, low = ShardWriter(Path(out), spec, flat), 0, start
+    try:
+        while low < head:
+            high = min(head, low + step)
+            batch = source.live(low, high)
+            gone += high - low - len(batch)
+            if len(batch):
+                writer.add(batch, low, high)
+            low = high
+            if progress is not None:
+                progress(low - start, head - start)
+        rows = sum(shard.rows for shard in writer.shards)
+        first = writer.shards[0].first if writer.shards else head
+        ranges = {"rows": rows, "first": first, "stop": head, "evicted_meanwhile": gone}
+        writer.publish({**source.made_of(), **ranges, "actors": source.actors()})
+    except BaseException:
+        writer.discard()
+        raise
+    return Exported(rows, gone, len(writer.shards))
+
+
+def import_pool(source: str | Path, pool: SACReplayPool, *, progress: Progress | None = None) -> Imported:
+    """Append the rows of the shards at ``source`` to ``pool``, in their order, with labels.
+
+    Everything is read and checked first, so that shards which are refused leave the pool as it was.
+
+    Raises:
+        PoolDamaged, BlockRefused: a file, a name or a value is not what an export writes.
+        SpecError: the rows are of another spec; names each field with both values.
+        PoolError: the pool's ledger has no place for the actors.
+    """
+    reader = ShardReader(Path(source))
+    if pool.spec is None:
+        raise PoolError(f"{source}: the pool has no spec yet; make it with SACReplayPool.like(body)")
+    different = pool.spec.differences(reader.spec)
+    if different:
+        raise SpecError(f"{source} holds rows of another spec (the pool's first): {'; '.join(different)}")
+    meter = _Meter(2 * reader.rows, progress)
+    streams = _check(reader, meter)
+    names = _names(streams, pool)
+    before = pool.counters()
+    for shard in reader.shards:
+        for block, (actor, stream, first_seq) in runs(reader.block(shard)):
+            pool.insert(block, names[reader.actors[actor]], stream, first_seq)
+        meter.add(shard.rows)
+    after = pool.counters()
+    lost = sum(after[name] - before[name] for name in ("rows_evicted", "rows_retired"))
+    return Imported(reader.rows, lost, {old: new for old, new in names.items() if old != new})
+
+
+def runs(block: Block) -> Iterator[tuple[Block, tuple[int, int, int]]]:
+    """The block cut into consecutive rows of one stream: each with its actor index, stream and first seq."""
+    rows = block.rows
+    keys = np.stack([rows["actor"].astype("<u8"), rows["stream"], rows["seq"] - np.arange(len(rows), dtype="<u8")], axis=1)
+    cuts = [0, *(np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1).tolist(), len(rows)]
+    for low, high in itertools.pairwise(cuts):
+        part = block if high - low == len(rows) else block.part(low, high)
+        yield part, (int(rows["actor"][low]), int(rows["stream"][low]), int(rows["seq"][low]))
+
+
+def _check(reader: ShardReader, meter: _Meter) -> dict[str, dict[int, int]]:
+    """Read everything once; actor -> stream -> first seq.
+
+    Raises:
+        PoolDamaged: a digest, or sequence numbers that do not rise.
+    """
+    first: dict[str, dict[int, int]] = {}
+    last: dict[tuple[int, int], int] = {}
+    for shard in reader.shards:
+        reader.verify(shard)
+        _check_order(reader, shard, first, last)
+        meter.add(shard.rows)
+    return first
+
+
+def _check_order(reader: ShardReader, shard: Shard, first: dict[str, dict[int, int]], last: dict[tuple[int, int], int]) -> None:
+    for part, (actor, stream, seq) in runs(reader.block(shard)):
+        end = seq + part.n_rows
+        if stream >= MAX_STREAM or not last.get((actor, stream), 0) < seq <= end <= MAX_SEQ:
+            where = f"{reader.directory / shard.file}: seq {seq} of actor {reader.actors[actor]!r} stream {stream}"
+            raise PoolDamaged(f"{where} does not rise, or is out of range")
+        last[(actor, stream)] = end - 1
+        first.setdefault(reader.actors[actor], {}).setdefault(stream, seq)
+
+
+def _names(streams: Mapping[str, Mapping[int, int]], pool: SACReplayPool) -> dict[str, str]:
+    """The name under which each actor enters."""
+    known = set(pool.actors())
+    names: dict[str, str] = {}
+    for actor, first in streams.items():
+        names[actor] = actor if _is_free(actor, first, pool) else free_name(actor, known | set(streams))
+        pool.admit(names[actor])
+        known.add(names[actor])
+    limit = pool.config.max_actors
+    if len(known) > limit:
+        raise PoolError(f"pool.max_actors: {limit}, but with the imported ones there are {len(known)} actors; raise it")
+    return names
+
+
+def _is_free(actor: str, first: Mapping[int, int], pool: SACReplayPool) -> bool:
+    there = pool.streams(actor)
+    if not there:
+        return True
+    if len(set(there) | set(first)) > STREAMS_PER_ACTOR:
+        return False  # opening one more may close another of them in between
+    try:
+        return all(pool.last_seq(actor, stream) < seq for stream, seq in first.items())
+    except BlockRefused:  # the stream is closed
+        return False
+
+
+def free_name(actor: str, taken: set[str]) -> str:
+    """``actor``, or when that is taken ``<actor>@<k>`` with the lowest free k from 2 on."""
+    if actor not in taken:
+        return actor
+    base = actor.encode()[: MAX_NAME_BYTES - 8].decode(errors="ignore")
+    return next(name for k in itertools.count(2) if (name := f"{base}@{k}") not in taken)
+
+
+class _Meter:
+    """Counts rows and tells the caller."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total, self._progress, self._done = total, progress, 0
+
+    def add(self, rows: int) -> None:
+        self._done += rows
+        if self._progress is not None:
+            self._progress(self._done, self._total)

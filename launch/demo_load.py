@@ -1,0 +1,225 @@
+"""Demonstrations become rows of a pool: looked through first, then assembled by the code that actors use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headrace.actor.assembler import Assembler
+from headrace.buffer.manifest import NAME as MANIFEST
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.transfer import free_name
+from headrace.common.block import Block
+from headrace.common.errors import ConfigError, PoolError
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_DEMO, TransitionSpec
+from headrace.common.weights import NO_VERSION
+from headrace.launch.demos import Demonstrations, ReadOptions, Steps
+
+Progress = Callable[[int, int], None]
+STREAM = 1
+BLOCK_ROWS = 512
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+@dataclass
+class Found:
+    """What a file holds, counted while it is looked through.
+
+    Attributes:
+        rows: steps that become rows.
+        episodes: episodes as they will be stored.
+        successes: of these.
+        failures: of these.
+        dropped: last steps of episodes whose next observation nobody knows.
+        stand_ins: terminated steps that keep their own observation as the next one.
+        gaps: places where an episode was cut because the next observation is not the one that follows.
+        outside: steps with an action outside the bounds.
+    """
+
+    rows: int = 0
+    episodes: int = 0
+    successes: int = 0
+    failures: int = 0
+    dropped: int = 0
+    stand_ins: int = 0
+    gaps: int = 0
+    outside: int = 0
+
+
+def is_export(source: Path) -> bool:
+    """Whether ``source`` is a directory of shards."""
+    return (source / MANIFEST).is_file()
+
+
+def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
+    """The file or data set at ``source``, whose format is seen from what is in it.
+
+    Raises:
+        PoolError: it is none of the formats that are read.
+        PoolDamaged: it is one, but not a whole one.
+        ConfigError: h5py is missing.
+    """
+    from headrace.launch.demo_d4rl import D4rl
+    from headrace.launch.demo_minari import Minari, data_directory
+    from headrace.launch.demo_robomimic import Robomimic
+    from headrace.launch.hdf5 import Hdf5
+
+    directory = data_directory(source)
+    if directory is not None:
+        return Minari(directory, options)
+    if source.is_file():
+        with source.open("rb") as file:
+            is_hdf5 = file.read(len(_HDF5)) == _HDF5
+        if is_hdf5:
+            found = Hdf5(source)
+            members = found.members("")
+            found.close()
+            if "data" in members:
+                return Robomimic(source, options)
+            if "actions" in members or "observations" in members:
+                return D4rl(source, options)
+            if any(name.startswith("episode_") for name in members):
+                raise PoolError(f"{source}: a part of a Minari data set; name the directory that also has its metadata.json")
+            raise PoolError(f"{source}: HDF5 of an unknown layout: {', '.join(members[:16]) or 'nothing'} at its root; {KNOWN}")
+    raise PoolError(f"{source}: {'' if source.exists() else 'does not exist, or '}is none of what is read: {KNOWN}")
+
+
+KNOWN = (
+    "an export of headrace (a directory with manifest.json), robomimic's HDF5 (data/demo_0/...), D4RL's HDF5 (observations, "
+    "actions, rewards, terminals, timeouts), a Minari data set (a directory with metadata.json and main_data.hdf5)"
+)
+
+
+def look_through(demos: Demonstrations, spec: TransitionSpec, progress: Progress | None = None) -> Found:
+    """Read every value once, so that nothing of a file that will be refused has entered by then.
+
+    Raises:
+        PoolDamaged: naming the dataset.
+    """
+    found = Found()
+    low, high = np.asarray(spec.action.low, "<f4"), np.asarray(spec.action.high, "<f4")
+    for episode in demos.episodes():
+        last: dict[str, np.ndarray] | None = None
+        start = found.episodes
+        found.dropped += episode.dropped
+        found.stand_ins += episode.stand_ins
+        ended = True
+        for steps in episode.pieces():
+            gaps = gaps_of(steps, last)
+            ends = steps.terminated | steps.truncated
+            found.rows += len(steps)
+            found.outside += int(((steps.action < low) | (steps.action > high)).any(axis=1).sum())
+            begins = np.concatenate([[ended], ends[:-1]])
+            found.gaps += int((gaps & ~begins).sum())
+            found.episodes += int((gaps | begins).sum())
+            last, ended = {key: values[-1:] for key, values in steps.next_obs.items()}, bool(ends[-1])
+            if progress is not None:
+                progress(found.rows, 2 * demos.steps)
+        found.successes += (found.episodes - start) * (episode.outcome == OUTCOME_SUCCESS)
+        found.failures += (found.episodes - start) * (episode.outcome == OUTCOME_FAILURE)
+    return found
+
+
+def gaps_of(steps: Steps, last: dict[str, np.ndarray] | None) -> np.ndarray:
+    """``(n,)`` bool: steps whose observation is not the one that came after the step before."""
+    gaps = np.zeros(len(steps), bool)
+    for key, obs in steps.obs.items():
+        differs = obs[1:] != steps.next_obs[key][:-1]
+        gaps[1:] |= differs.any(axis=tuple(range(1, differs.ndim)))
+        if last is not None:
+            gaps[0] |= bool((obs[:1] != last[key]).any())
+    return gaps
+
+
+class DemoWriter:
+    """Assembles steps and inserts the rows as actor ``name``.
+
+    Args:
+        pool: with a spec of kind ``steps``.
+        name: an actor that the pool does not know.
+    """
+
+    def __init__(self, pool: SACReplayPool, name: str) -> None:
+        if pool.spec is None:
+            raise PoolError("the pool has no spec yet; give it one")
+        self._pool, self.name = pool, name
+        self._assembler = Assembler(pool.spec)
+        self._seq = 1
+        self._episode = -1
+        self._running = False
+        self._outcomes: dict[int, int] = {}
+        self._last: dict[str, np.ndarray] | None = None
+
+    def add(self, steps: Steps) -> None:
+        """Append the steps of one episode that follow those of the last call, or begin a new one."""
+        if steps.first:
+            self._last = None
+        gaps = gaps_of(steps, self._last)
+        self._last = {key: values[-1:] for key, values in steps.next_obs.items()}
+        for i in range(len(steps)):
+            if gaps[i]:
+                self._assembler.abort()
+                self._running = False
+            if not self._running:
+                self._episode += 1
+                self._outcomes[self._episode] = steps.outcome
+                self._assembler.begin(self._episode, {key: values[i] for key, values in steps.obs.items()})
+            ended = bool(steps.terminated[i]), bool(steps.truncated[i])
+            after = {key: values[i] for key, values in steps.next_obs.items()}
+            self._assembler.step(steps.action[i], float(steps.reward[i]), *ended, after, version=NO_VERSION, source=SOURCE_DEMO)
+            self._running = not any(ended)
+            if self._assembler.ready >= BLOCK_ROWS:
+                self.flush()
+
+    def flush(self) -> None:
+        """Insert every row that is ready."""
+        while (block := self._assembler.take(BLOCK_ROWS)) is not None:
+            self._insert(block)
+
+    def _insert(self, block: Block) -> None:
+        # The whole episode's outcome is known from the start here, so rows that leave before its end have it, too.
+        episodes = block.rows["episode"].tolist()
+        block.rows["outcome"] = [self._outcomes[episode] for episode in episodes]
+        for done in [episode for episode in self._outcomes if episode < episodes[-1]]:
+            del self._outcomes[done]
+        self._pool.insert(block, self.name, STREAM, self._seq)
+        self._seq += block.n_rows
+
+
+def load_demonstrations(
+    demos: Demonstrations, pool: SACReplayPool, name: str, progress: Progress | None = None
+) -> tuple[str, Found]:
+    """Look a file through, then append its rows to ``pool``; a file that is refused leaves the pool as it was.
+
+    Args:
+        demos: the file.
+        pool: with the spec that :func:`headrace.launch.demos.spec_for` gives.
+        name: actor of the rows; where the pool knows it, ``<name>@<k>`` takes its place.
+        progress: called with steps done and steps in all, each counted twice.
+
+    Returns:
+        The actor's name, and what was found.
+
+    Raises:
+        PoolDamaged: naming the dataset.
+        PoolError: no rows.
+    """
+    if pool.spec is None or pool.spec.kind != "steps":
+        raise ConfigError("demonstrations become rows of kind 'steps'; the pool holds another kind")
+    found = look_through(demos, pool.spec, progress)
+    if not found.rows:
+        raise PoolError("the file holds no complete step")
+    actor = free_name(name, set(pool.actors()))
+    pool.admit(actor)
+    writer, done = DemoWriter(pool, actor), 0
+    for episode in demos.episodes():
+        for steps in episode.pieces():
+            writer.add(steps)
+            done += len(steps)
+            if progress is not None:
+                progress(demos.steps + done, 2 * demos.steps)
+    writer.flush()
+    return actor, found

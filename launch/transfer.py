@@ -1,0 +1,161 @@
+"""``headrace pool export`` and ``headrace pool import``: where the rows lie, progress, and what to say at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from headrace.buffer import generations
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.shards import ShardReader
+from headrace.buffer.snapshot import is_snapshot
+from headrace.buffer.transfer import export_pool, import_pool
+from headrace.common.errors import ConfigError, PoolError
+from headrace.launch.demo_load import Found, is_export, load_demonstrations, open_demonstrations
+from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
+from headrace.launch.pools import find_pool, open_pool
+
+TERMINAL_S, LINE_S = 0.2, 5.0
+
+
+class Counting:
+    """Says how many rows are done: over one line of a terminal every ``TERMINAL_S``, in a line every ``LINE_S`` elsewhere."""
+
+    def __init__(self, verb: str, stream: TextIO | None = None) -> None:
+        self._verb, self._stream = verb, stream or sys.stderr
+        self._terminal = self._stream.isatty()
+        self._last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take the rows done and the rows in all."""
+        now = time.monotonic()
+        if now - self._last < (TERMINAL_S if self._terminal else LINE_S):
+            return
+        self._last = now
+        head, end = ("\r", "" if done < total else "\n") if self._terminal else ("", "\n")
+        print(f"{head}{self._verb} {done:,} of {total:,} rows", end=end, file=self._stream, flush=True)
+
+
+def export_command(target: Path, out: Path, *, flat: bool) -> int:
+    """Write the live rows of a pool, a snapshot or a run to ``out``."""
+    with open_pool(find_pool(target)) as pool:
+        done = export_pool(pool, out, flat=flat, progress=Counting("exported"))
+    gone = f"; {done.gone} were evicted before they could be read" if done.gone else ""
+    print(f"{out}: {done.rows} rows in {done.shards} file{'s' * (done.shards != 1)}{gone}")
+    return 0
+
+
+def import_command(
+    source: Path,
+    target: Path,
+    options: ReadOptions,
+    *,
+    capacity: int | None = None,
+    n_step: int | None = None,
+    stack: int | None = None,
+    actor: str | None = None,
+) -> int:
+    """Append the rows of ``source`` to the pool at ``target``, or make that pool.
+
+    Args:
+        source: an export, or demonstrations in one of the formats of ``demo_load.KNOWN``.
+        target: a pool, a run, or where a new pool is to be.
+        options: how demonstrations are understood.
+        capacity: of a new pool; default: rows of the source.
+        n_step: window of a new pool for demonstrations; default 1.
+        stack: frames an observation of a new pool for demonstrations; default 1.
+        actor: whose rows demonstrations become; default: the name of the source.
+    """
+    sizes = {"--capacity": capacity, "--n-step": n_step, "--stack": stack}
+    if is_export(source):
+        _refuse("an export says that itself", {**_given(options), "--n-step": n_step, "--stack": stack, "--actor": actor})
+        return _import_export(source, target, sizes)
+    demos = open_demonstrations(source, options)
+
+    def new_pool(path: Path) -> SACReplayPool:
+        spec = spec_for(demos, options, None, n_step or 1, stack or 1)
+        return SACReplayPool(capacity or demos.steps, path=path, spec=spec)
+
+    try:
+        with _target(target, new_pool, sizes) as pool:
+            spec_for(demos, options, pool.spec, n_step or 1, stack or 1)  # refuses what does not fit a pool that was there
+            name, found = load_demonstrations(demos, pool, actor or source.stem, Counting("read"))
+            size = pool.size
+    finally:
+        demos.close()
+    _report_demos(target, demos, name, found, size)
+    return 0
+
+
+def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None]) -> int:
+    reader = ShardReader(source)
+
+    def new_pool(path: Path) -> SACReplayPool:
+        return SACReplayPool.like(reader.body, path=path, capacity=sizes["--capacity"] or reader.rows)
+
+    with _target(target, new_pool, sizes) as pool:
+        result = import_pool(source, pool, progress=Counting("read"))
+        size = pool.size
+    print(f"{target}: {result.rows} rows entered, {size} are live")
+    for old, new in result.renamed.items():
+        print(f"  actor {old} is {new} here: rows of {old} with the same numbers are in the pool already")
+    if result.evicted:
+        print(f"  {result.evicted} rows made room, the oldest first")
+    return 0
+
+
+@contextlib.contextmanager
+def _target(
+    target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapping[str, int | None]
+) -> Iterator[SACReplayPool]:
+    """The pool to append to; a new one appears at ``target`` only when the body has ended well."""
+    if (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir())):
+        place = find_pool(target)
+        _refuse(f"{place} exists, and they are for a new pool", sizes)
+        found = None if is_snapshot(place) else generations.read(place)
+        if found is None:
+            raise PoolError(f"{place}: a snapshot; rows are appended to pools only")
+        with SACReplayPool(int(found[0]["config"]["capacity"]), path=place) as pool:
+            yield pool
+        return
+    hidden = target.with_name(f".{target.name}.partial-{uuid.uuid4().hex}")
+    try:
+        with new_pool(hidden) as pool:
+            yield pool
+        if target.exists():
+            target.rmdir()
+        os.rename(hidden, target)
+    except BaseException:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
+
+
+def _given(options: ReadOptions) -> dict[str, object]:
+    names = {"--obs": options.obs, "--low": options.low, "--high": options.high, "--success": options.success}
+    return {**names, "--dones": options.dones if options.dones != ReadOptions.dones else None}
+
+
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ConfigError(f"{', '.join(given)}: not here; {why}")
+
+
+def _report_demos(target: Path, demos: Demonstrations, name: str, found: Found, size: int) -> None:
+    known = f", {found.successes} successes, {found.failures} failures" if found.successes or found.failures else ""
+    print(f"{target}: {found.rows} rows of {found.episodes} episodes{known} entered as actor {name}, {size} are live")
+    lines = [
+        (found.dropped, "steps were left out: nothing says what came after the last one of an episode"),
+        (found.stand_ins, "terminated steps keep their own observation as the next one, which the file does not have"),
+        (found.gaps, "episodes were cut: the next observation of a step is not that of the step after it"),
+        (found.outside, "steps have an action outside the bounds"),
+    ]
+    for line in [*demos.notes, *(f"{count} {what}" for count, what in lines if count)]:
+        print(f"  {line}")
