@@ -19,21 +19,24 @@ from urllib.parse import quote
 
 import numpy as np
 
-from headrace.buffer import space, stamps
+from headrace.buffer import journal, space, stamps
+from headrace.buffer.journal import Journal
 from headrace.buffer.ring import Geometry
 from headrace.buffer.stamps import Stamps
 from headrace.common.errors import NoSpace, PoolDamaged
+from headrace.common.label import MAX_REWARD_BYTES
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 FORMAT = 2
 MAGIC = int.from_bytes(b"headrace", "little", signed=True)
-ROWS, HEADER, LEDGER = "rows.npy", "header.bin", "ledger.bin"
+ROWS, HEADER, LEDGER, JOURNAL = "rows.npy", "header.bin", "ledger.bin", "journal.bin"
 LEDGER_TABLE = "ledger.npy"  # the readable form, in snapshots
 # What may change after a row is committed: one array a name, an entry a row slot, file ``<name>.npy``. A commit writes the
 # row's field of that name, or 0 where it has none.
-SLOT_COLUMNS: dict[str, str] = {"outcome": "|u1"}
+SLOT_COLUMNS: dict[str, str] = {"outcome": "|u1", "discarded": "|u1"}
 OPTIONAL_COLUMNS: dict[str, str] = {"priority": "<f4"}  # the same for what not every pool has
+MAX_RECORD = MAX_REWARD_BYTES + 256  # a label and its rewards
 _MAX_QUOTED = 150
 
 
@@ -58,6 +61,9 @@ class Field(IntEnum):
     DUPLICATES = 15  # rows that were sent again
     RESTORING = 16  # 1 while a snapshot is being loaded
     REACH = 17  # most rows that one commit in the ring may have
+    AMENDS = 18  # changes of committed rows, times two; odd while one is being written
+    DISCARDED = 19  # rows that a label has discarded
+    LABELS_GONE = 20  # rows that a label named when they were gone
     MAX_PRIORITY = 21  # bits of the largest float32 priority that any row ever had; 0 before there is one
     STALE_UPDATES = 22  # priorities of rows that were gone
     OFFLINE = 24  # optimiser updates granted in the offline phase
@@ -115,6 +121,7 @@ class PoolFiles:
         frames: key -> ``(frame_slots, *shape)``.
         header: the commit state.
         stamps: ledger, counters and statistics.
+        journal: the change of committed rows that is under way.
         pool_id: identity of this pool, for ever.
         folder: where the files are; None in anonymous memory.
     """
@@ -124,6 +131,7 @@ class PoolFiles:
     frames: dict[str, Array]
     header: Header
     stamps: Stamps
+    journal: Journal
     pool_id: uuid.UUID
     folder: Path | None
 
@@ -131,7 +139,7 @@ class PoolFiles:
     def nbytes(self) -> int:
         """Bytes reserved."""
         arrays = (self.rows, *self.columns.values(), *self.frames.values())
-        return sum(array.nbytes for array in arrays) + Header.SIZE + self.stamps.nbytes
+        return sum(array.nbytes for array in arrays) + Header.SIZE + self.stamps.nbytes + self.journal.nbytes
 
     def add_column(self, name: str) -> Array:
         """The optional column ``name``, made of zeros when the pool has none yet.
@@ -196,9 +204,8 @@ def anonymous(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolF
     nbytes = _nbytes(spec, sizes, payload_size)
     space.require(nbytes, None)
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in _arrays(spec, sizes).items()}
-    header = mmap.mmap(-1, Header.SIZE)
-    ledger = mmap.mmap(-1, stamps.size(payload_size))
-    return _assemble(spec, sizes, arrays, header, ledger, payload_size, uuid.uuid4(), None)
+    raw = {name: mmap.mmap(-1, size) for name, size in _raw_files(payload_size).items()}
+    return _assemble(spec, sizes, arrays, raw, payload_size, uuid.uuid4(), None)
 
 
 def create(
@@ -212,14 +219,15 @@ def create(
         NoSpace: before anything is reserved when it is known not to fit, and with nothing left behind.
     """
     wanted = _arrays(spec, sizes)
-    names = [*wanted, HEADER, LEDGER]
+    raw = _raw_files(payload_size)
+    names = [*wanted, *raw]
     needed = _nbytes(spec, sizes, payload_size)
     space.require(needed, directory)
     try:
         for name, (dtype, shape) in wanted.items():
             _create_npy(directory / name, dtype, shape)
-        _reserve(directory / HEADER, Header.SIZE)
-        _reserve(directory / LEDGER, stamps.size(payload_size))
+        for name, size in raw.items():
+            _reserve(directory / name, size)
     except OSError as error:
         for name in names:
             (directory / name).unlink(missing_ok=True)
@@ -252,7 +260,12 @@ def _arrays(spec: TransitionSpec, sizes: Geometry) -> dict[str, tuple[np.dtype[A
 
 def _nbytes(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> int:
     arrays = sum(dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in _arrays(spec, sizes).values())
-    return arrays + Header.SIZE + stamps.size(payload_size)
+    return arrays + sum(_raw_files(payload_size).values())
+
+
+def _raw_files(payload_size: int) -> dict[str, int]:
+    """File name -> bytes of what is no array."""
+    return {HEADER: Header.SIZE, LEDGER: stamps.size(payload_size), JOURNAL: journal.size(MAX_RECORD)}
 
 
 def _create_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -291,9 +304,8 @@ def _map(
     readonly: bool = False,
 ) -> PoolFiles:
     arrays = {name: _map_npy(directory / name, *wanted, readonly=readonly) for name, wanted in _arrays(spec, sizes).items()}
-    header = _map_raw(directory / HEADER, Header.SIZE, readonly=readonly)
-    ledger = _map_raw(directory / LEDGER, stamps.size(payload_size), readonly=readonly)
-    files = _assemble(spec, sizes, arrays, header, ledger, payload_size, pool_id, directory)
+    raw = {name: _map_raw(directory / name, size, readonly=readonly) for name, size in _raw_files(payload_size).items()}
+    files = _assemble(spec, sizes, arrays, raw, payload_size, pool_id, directory)
     for name, kind in OPTIONAL_COLUMNS.items():
         path = directory / column_file(name)
         if path.exists():
@@ -332,14 +344,13 @@ def _assemble(
     spec: TransitionSpec,
     sizes: Geometry,
     arrays: dict[str, Array],
-    header_map: mmap.mmap,
-    ledger_map: mmap.mmap,
+    raw: dict[str, mmap.mmap],
     payload_size: int,
     pool_id: uuid.UUID | None,
     folder: Path | None,
 ) -> PoolFiles:
     """Put the parts together; a given ``pool_id`` is that of a new pool, and is written into the header."""
-    header = Header(header_map)
+    header = Header(raw[HEADER])
     if pool_id is not None:
         low, high = (int.from_bytes(pool_id.bytes[i : i + 8], "little", signed=True) for i in (0, 8))
         new = {Field.MAGIC: MAGIC, Field.FORMAT: FORMAT, Field.UUID_LOW: low, Field.UUID_HIGH: high}
@@ -350,5 +361,5 @@ def _assemble(
         pool_id = uuid.UUID(bytes=b"".join(halves))
     columns = {name: arrays[column_file(name)] for name in SLOT_COLUMNS}
     frames = {o.key: arrays[frame_file(o.key)] for o in spec.obs}
-    twin = Stamps(ledger_map, payload_size)
-    return PoolFiles(arrays[ROWS], columns, frames, header, twin, pool_id, folder)
+    twin, record = Stamps(raw[LEDGER], payload_size), Journal(raw[JOURNAL])
+    return PoolFiles(arrays[ROWS], columns, frames, header, twin, record, pool_id, folder)

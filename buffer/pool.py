@@ -15,6 +15,7 @@ from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.files import Field
+from headrace.buffer.labels import Labelled
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.past import as_past
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
@@ -27,6 +28,7 @@ from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.config import dump, load, replace
 from headrace.common.errors import PoolDamaged, PoolError, SpecError
+from headrace.common.label import Kind, Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 
@@ -135,9 +137,9 @@ class SACReplayPool:
 
     @property
     def size(self) -> int:
-        """Live rows."""
+        """Rows that may be sampled: the live ones that are not discarded."""
         with self._lock:
-            return self.head - self.tail
+            return 0 if self._store is None else self._store.size
 
     @property
     def head(self) -> int:
@@ -178,7 +180,7 @@ class SACReplayPool:
         return self.size
 
     def counters(self) -> dict[str, int]:
-        """Counts since the pool was made; accepted = live + evicted + retired."""
+        """Counts since the pool was made; accepted = live + evicted + retired + discarded."""
         with self._lock:
             return dict.fromkeys(COUNTERS, 0) if self._store is None else self._store.counters()
 
@@ -220,6 +222,46 @@ class SACReplayPool:
         with self._lock:
             self._open().reject(actor, stream, first_seq, rows)
 
+    def label(self, actor: str, stream: int, first: int, last: int, outcome: int) -> Labelled:
+        """Say how the episode of rows ``first .. last`` (seqs) of a stream ended, at any time after they were committed.
+
+        A label is wholly there or wholly absent after a kill at any instant, and there once this has returned. Rows that are
+        gone are passed over and counted as ``labels_gone``; saying the same again changes nothing.
+
+        Args:
+            actor: who sent the rows.
+            stream: stream of the rows.
+            first: seq of the first row.
+            last: seq of the last row.
+            outcome: ``OUTCOME_UNKNOWN``, ``OUTCOME_SUCCESS`` or ``OUTCOME_FAILURE`` of ``headrace.common.specs``.
+
+        Raises:
+            LabelRefused: nothing changed; ``reason`` is that of :meth:`Label.check`, or ``actor``, ``stream``, ``ahead``.
+        """
+        return self.amend(actor, Label(Kind.OUTCOME, stream, first, last, outcome))
+
+    def amend_rewards(self, actor: str, stream: int, first: int, rewards: Any) -> Labelled:
+        """Put ``rewards``, ``(n,)`` or ``(n, K)``, in place of those of rows ``first .. first + n - 1``; else as :meth:`label`.
+
+        Raises:
+            LabelRefused: also reason ``reward``: a reward beyond the executed steps of its row.
+        """
+        values = np.asarray(rewards, "<f4")
+        values = values[:, None] if values.ndim == 1 else values
+        return self.amend(actor, Label(Kind.REWARDS, stream, first, first + len(values) - 1, rewards=values))
+
+    def discard(self, actor: str, stream: int, first: int, last: int) -> Labelled:
+        """Never sample rows ``first .. last`` again, such as those of an episode that went wrong; else as :meth:`label`.
+
+        They keep their place until they are evicted, and stay counted as env steps and in the statistics.
+        """
+        return self.amend(actor, Label(Kind.DISCARD, stream, first, last))
+
+    def amend(self, actor: str, label: Label) -> Labelled:
+        """Carry out a label; :meth:`label`, :meth:`amend_rewards` and :meth:`discard` by one name."""
+        with self._lock:
+            return self._open().label(actor, label)
+
     def actors(self) -> list[str]:
         """Every actor that the ledger knows, by the index that rows hold."""
         with self._lock:
@@ -249,7 +291,7 @@ class SACReplayPool:
             return {} if self._store is None else self._store.ledger.streams(actor)
 
     def sample(self, batch_size: int, rng: np.random.Generator | None = None) -> Batch:
-        """A batch of live rows: distinct and equally likely, or as ``sampling`` says.
+        """A batch of live rows that are not discarded: distinct and equally likely, or as ``sampling`` says.
 
         Args:
             batch_size: B.
@@ -308,7 +350,7 @@ class SACReplayPool:
             return self._open().segment.reader.gather(np.arange(low, max(low, min(stop, self.head))))
 
     def statistics(self) -> ObsStatistics:
-        """Moments of the float observations, over the newest frame of each row ever committed."""
+        """Moments of the float observations, over the newest frame of each row ever committed, discarded ones too."""
         with self._lock:
             return ObsStatistics() if self._store is None else self._store.statistics.result()
 
@@ -323,7 +365,8 @@ class SACReplayPool:
         """Live rows of ``[start, stop)`` in id order, while others go on inserting.
 
         Yields:
-            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``digest`` (see :func:`row_digests`).
+            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``outcome``, ``discarded`` (bool; such rows
+            are listed too) and ``digest`` (see :func:`row_digests`).
         """
         low = self.tail if start is None else start
         high = self.head if stop is None else stop
@@ -334,8 +377,8 @@ class SACReplayPool:
                     return
                 store = self._open()
                 batch = store.segment.reader.gather(np.arange(low, min(high, low + dump_chunk(store.spec))))
-                actors = store.ledger.actors
-            yield from described(batch, actors)
+                actors, discarded = store.ledger.actors, store.segment.reader.discarded(batch.ids)
+            yield from described(batch, discarded, actors)
             low += len(batch)
 
     def add_batch(self, transitions: Mapping[str, Any], priorities: Array | None = None) -> None:

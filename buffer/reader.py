@@ -26,7 +26,7 @@ class Reader:
         self.spec = spec
         # One move per row instead of one per field: the structured type is put back on the small copy.
         self._rows = files.rows.view(f"V{files.rows.itemsize}")
-        self._outcome = files.columns["outcome"]
+        self._outcome, self._discarded = files.columns["outcome"], files.columns["discarded"]
         self._frames = files.frames
         self._row_slots = len(files.rows)
         self._frame_slots = len(next(iter(files.frames.values())))
@@ -50,6 +50,11 @@ class Reader:
         rows = rows.view(self.spec.row_dtype)
         rows["outcome"] = self._outcome.take(slots)
         return rows
+
+    def discarded(self, ids: Array) -> Array:
+        """``(n,)`` bool: which of the rows ``ids`` are discarded."""
+        dead: Array = self._discarded.take(ids % self._row_slots) != 0
+        return dead
 
     def staging(self, n: int) -> Batch:
         """Arrays of ``n`` rows to gather into, zeroed so that their pages are there."""
@@ -75,12 +80,19 @@ def dump_chunk(spec: TransitionSpec) -> int:
     return max(1, min(_DUMP_ROWS, _DUMP_BYTES // (2 * spec.stack * spec.frame_nbytes)))
 
 
-def described(batch: Batch, actors: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Identity, place and digest of each row, as plain values; ``actors`` are the names by the index that rows hold."""
+def described(batch: Batch, discarded: Array, actors: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Identity, place, labels and digest of each row, as plain values.
+
+    Args:
+        batch: B rows.
+        discarded: ``(B,)`` bool, whether each was discarded.
+        actors: names by the index that rows hold.
+    """
     rows = batch.rows
     for i, digest in enumerate(row_digests(batch)):
-        row = {name: int(rows[name][i]) for name in ("stream", "seq", "episode", "t")}
-        yield {"id": int(batch.ids[i]), "actor": actors[rows["actor"][i]], **row, "digest": digest}
+        row = {name: int(rows[name][i]) for name in ("stream", "seq", "episode", "t", "outcome")}
+        head = {"id": int(batch.ids[i]), "actor": actors[rows["actor"][i]]}
+        yield {**head, **row, "discarded": bool(discarded[i]), "digest": digest}
 
 
 def row_digests(batch: Batch) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.buffer.files import Header
 from headrace.buffer.random_source import RandomSource
+from headrace.buffer.tombstones import Tombstones
 from headrace.common.errors import PoolTooSmall
 
 Array = np.ndarray[Any, Any]
@@ -41,10 +42,10 @@ class Sampler(Protocol):
 
 
 class UniformSampler:
-    """Each live row equally likely, none twice."""
+    """Each live row that is not discarded equally likely, none twice."""
 
-    def __init__(self, header: Header, random: RandomSource) -> None:
-        self._header, self._random = header, random
+    def __init__(self, header: Header, tombstones: Tombstones, random: RandomSource) -> None:
+        self._header, self._tombstones, self._random = header, tombstones, random
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
         """Distinct rows.
@@ -53,14 +54,14 @@ class UniformSampler:
         fifty, so the cost follows the batch and not the pool.
 
         Raises:
-            PoolTooSmall: fewer rows than ``batch_size`` are live.
+            PoolTooSmall: fewer rows than ``batch_size`` are there.
         """
         tail = self._header.tail
-        live = self._header.head - tail
-        require_rows(batch_size, live)
-        ids = self._random.pick(rng).choice(live, batch_size, replace=False)
+        rows = self._header.head - tail - len(self._tombstones)
+        require_rows(batch_size, rows)
+        ids = self._random.pick(rng).choice(rows, batch_size, replace=False)
         ids += tail
-        return Drawn(ids)
+        return Drawn(self._tombstones.step_over(ids))
 
 
 def require_rows(batch_size: int, rows: int) -> None:

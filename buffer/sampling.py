@@ -39,7 +39,7 @@ class Sampling:
             self._sampler = self._priorities = Priorities(self.config, column, store.header, self._random)
             store.attach(self._priorities)
             return
-        self._sampler = UniformSampler(store.header, self._random)
+        self._sampler = UniformSampler(store.header, store.tombstones, self._random)
         store.files.drop_column("priority")  # priorities that do not follow the rows are worth nothing
 
     def draw(self, batch_size: int, rng: np.random.Generator | None) -> Drawn:

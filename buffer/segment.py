@@ -21,6 +21,17 @@ from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 _PIECE_ROWS = 1 << 16
+_FIND_ROWS = 4096
+_NUMBERS = {  # counts that a snapshot keeps
+    "duplicates": Field.DUPLICATES,
+    "retired": Field.RETIRED,
+    "discarded": Field.DISCARDED,
+    "labels_gone": Field.LABELS_GONE,
+    "updates": Field.UPDATES,
+    "offline_updates": Field.OFFLINE,
+    "max_priority": Field.MAX_PRIORITY,
+    "stale_updates": Field.STALE_UPDATES,
+}
 
 
 class Segment:
@@ -61,7 +72,7 @@ class Segment:
 
     @property
     def retired(self) -> int:
-        """Rows that went before their time because their frames were overwritten."""
+        """Rows that went before their time because their frames were overwritten, without those discarded before."""
         return self._header.retired
 
     def parts(self, block: Block, start: int = 0) -> Iterator[Block]:
@@ -83,9 +94,10 @@ class Segment:
         return self.tail if limit <= self._frame_floor else self._first_row_with(limit)
 
     def retire(self, tail: int) -> None:
-        """Give up the live rows below ``tail``, and count them."""
+        """Give up the live rows below ``tail``, and count those that were not discarded before."""
         header = self._header
-        header[Field.NEXT_RETIRED] = header[Field.RETIRED] + tail - self.tail
+        lost = tail - self.tail - np.count_nonzero(self.column("discarded", self.tail, tail))
+        header[Field.NEXT_RETIRED] = header[Field.RETIRED] + int(lost)
         header[Field.FLOOR] = tail  # from here on NEXT_RETIRED counts, also after a kill
         self._count_retired()
 
@@ -144,6 +156,26 @@ class Segment:
         rings = {"rows": self._files.rows, **self._files.columns}
         return _cut(rings, rows), _cut(self._files.frames, frames)
 
+    def find(self, actor: int, stream: int, first: int, last: int) -> Array:
+        """Ids of the live rows ``first .. last`` of a stream, ascending.
+
+        Looks backwards from the head, and no further than the stream's first row in front of the range.
+        """
+        column, found = self._columns, []
+        stop, missing = self.head, last - first + 1
+        while stop > self.tail and missing > 0:
+            start = max(self.tail, stop - _FIND_ROWS)
+            slots = np.arange(start, stop) % self.sizes.row_slots
+            mine = np.flatnonzero((column["actor"][slots] == actor) & (column["stream"][slots] == stream))
+            seq = column["seq"][slots[mine]]
+            inside = mine[(seq >= first) & (seq <= last)]
+            found.append(start + inside)
+            missing -= len(inside)
+            if len(seq) and seq[0] < first:  # within a stream ids and seqs rise together
+                break
+            stop = start
+        return np.concatenate(found[::-1]) if found else np.empty(0, np.int64)
+
     @property
     def frames(self) -> Mapping[str, Array]:
         """The frame rings, key -> ``(frame_slots, *shape)``."""
@@ -196,11 +228,12 @@ class Segment:
             _write_all(ring, tail, _drop(pieces, over + lost))
         for key, ring in self._files.frames.items():
             _write_all(ring, first_frame, _drop(frames[key], sum(map(len, frames[key])) - (frame_head - first_frame)))
-        retired = numbers["retired"] + lost
+        discarded = rows["discarded"]
+        dead = _count(_drop(discarded, over)) - _count(_drop(discarded, over + lost))
+        retired = numbers["retired"] + lost - dead
         values = {Field.HEAD: head, Field.FLOOR: tail, Field.COUNTED: tail, Field.FRAME_HEAD: frame_head}
-        values |= {Field.RETIRED: retired, Field.DUPLICATES: numbers["duplicates"]}
-        values |= {Field.UPDATES: numbers["updates"], Field.OFFLINE: numbers.get("offline_updates", 0)}
-        values |= {Field.MAX_PRIORITY: numbers.get("max_priority", 0), Field.STALE_UPDATES: numbers.get("stale_updates", 0)}
+        values |= {field: numbers[name] for name, field in _NUMBERS.items()}
+        values[Field.RETIRED] = retired
         values |= {Field.REACH: max(self.sizes.max_rows, numbers["reach"])}
         for field, value in values.items():
             self._header[field] = value
@@ -225,10 +258,8 @@ class Segment:
     def numbers(self) -> dict[str, int]:
         """What :meth:`restore` needs beside rows and frames."""
         header = self._header
-        fields = {"duplicates": Field.DUPLICATES, "retired": Field.RETIRED, "reach": Field.REACH}
-        fields |= {"updates": Field.UPDATES, "offline_updates": Field.OFFLINE}
-        fields |= {"max_priority": Field.MAX_PRIORITY, "stale_updates": Field.STALE_UPDATES}
-        return {"head": self.head, "frame_head": self.frame_head, **{name: header[field] for name, field in fields.items()}}
+        numbers = {name: header[field] for name, field in _NUMBERS.items()}
+        return {"head": self.head, "frame_head": self.frame_head, "reach": header[Field.REACH], **numbers}
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether every live row points at frames that are there."""
@@ -253,6 +284,10 @@ def _drop(pieces: Sequence[Array], count: int) -> list[Array]:
         out.append(piece[count:])
         count = max(0, count - len(piece))
     return out
+
+
+def _count(pieces: Sequence[Array]) -> int:
+    return sum(int(np.count_nonzero(piece)) for piece in pieces)
 
 
 def _write_all(ring: Array, start: int, pieces: Sequence[Array]) -> None:

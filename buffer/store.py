@@ -22,17 +22,19 @@ from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles
 from headrace.buffer.index import Index, Indexes
+from headrace.buffer.labels import Labelled, Labels
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.ring import geometry
 from headrace.buffer.segment import Segment
 from headrace.buffer.statistics import RunningStatistics
+from headrace.buffer.tombstones import Tombstones
 from headrace.common.block import Block
 from headrace.common.config import dump
-from headrace.common.errors import BlockRefused
+from headrace.common.errors import BlockRefused, LabelRefused
+from headrace.common.label import MAX_SEQ, Kind, Label
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
-MAX_SEQ = 1 << 48  # gaps add up in 63 bits
 STAMP_ROWS = 16384  # at most this many rows are replayed at open, beyond one block
 COPY_ROWS = 4096
 COUNTERS = (
@@ -40,8 +42,10 @@ COUNTERS = (
     "rows_live",
     "rows_evicted",
     "rows_retired",
+    "rows_discarded",
     "rows_duplicate",
     "rows_rejected",
+    "labels_gone",
     "lost_before",
     "env_steps",
     "updates",
@@ -84,6 +88,8 @@ class Store:
         if self.header[Field.RESTORING]:
             self._forget()
         self.segment = Segment(spec, geometry(spec, config), files)
+        self.tombstones = Tombstones()
+        self._labels = Labels(self.segment, files)
 
     @classmethod
     def create(cls, spec: TransitionSpec, config: PoolConfig, directory: Path | None, extra: Mapping[str, Any]) -> Store:
@@ -151,7 +157,23 @@ class Store:
         first = self.segment.tail
         for rows in self._rows(first):
             index.committed(first, rows)
+            if len(dead := self.tombstones.within(first, first + len(rows))):
+                index.discarded(dead)
             first += len(rows)
+
+    def _bury(self) -> None:
+        """Read which live rows are discarded."""
+        self.tombstones.cleared()
+        start = self.segment.tail
+        for discarded in self._discarded():
+            if discarded.any():
+                self.tombstones.discarded(start + np.flatnonzero(discarded))
+            start += len(discarded)
+
+    @property
+    def size(self) -> int:
+        """Rows that may be sampled: the live ones that are not discarded."""
+        return self.segment.head - self.segment.tail - len(self.tombstones)
 
     def insert(self, block: Block, actor: str, stream: int, first_seq: int) -> Inserted:
         """Commit the rows of ``block`` that the ledger does not know; see ``SACReplayPool.insert``."""
@@ -182,7 +204,8 @@ class Store:
         tail = max(floor, segment.head + n - segment.sizes.capacity)
         while tail > self.files.stamps.older:
             self._stamp()
-        if self.indexes and tail > segment.tail:
+        if tail > segment.tail:
+            self.tombstones.retired(tail)
             self.indexes.retired(tail)
         if floor > segment.tail:
             segment.retire(floor)
@@ -205,6 +228,31 @@ class Store:
             self.ledger.rejected += rows  # there is no cursor that could move
         self._stamp()  # no row holds this, so no replay could tell
 
+    def label(self, actor: str, label: Label) -> Labelled:
+        """Change rows that are committed; see ``SACReplayPool.label``."""
+        label.check(self.spec)
+        ids, done = self._labels.apply(self._known(actor, label), label)
+        if len(ids) and label.kind is Kind.DISCARD:
+            self.tombstones.discarded(ids)
+            self.indexes.discarded(ids)
+        elif len(ids) and self.indexes:
+            self.indexes.amended(ids, self.segment.reader.rows(ids))
+        return done
+
+    def _known(self, actor: str, label: Label) -> int:
+        """The actor's index, when its stream was committed up to the label's last row."""
+        if actor not in self.ledger.actors:
+            raise LabelRefused("actor", f"{actor[:32]!r} has sent no rows")
+        try:
+            last = self.ledger.last(actor, label.stream)
+        except BlockRefused:  # a closed stream: its rows are there, but nobody knows its end
+            last = label.last
+        if not last:
+            raise LabelRefused("stream", f"{label.stream} of {actor!r} has no rows")
+        if label.last > last:
+            raise LabelRefused("ahead", f"rows up to {label.last} of a stream that is committed up to {last}")
+        return self.ledger.actors.index(actor)
+
     def close(self) -> None:
         """Stamp, so that the next open replays nothing."""
         self._stamp()
@@ -218,6 +266,8 @@ class Store:
 
     def _recover(self) -> None:
         segment = self.segment
+        self._labels.recover()
+        self._bury()
         stamp = self.files.stamps.read(segment.tail, segment.head)
         size = Ledger.nbytes(self.ledger.max_actors)
         self.ledger.decode(stamp.payload[:size])
@@ -231,11 +281,17 @@ class Store:
         _log.warning("pool %s: the last owner died while it loaded a snapshot; starting empty", self.files.pool_id)
         kept = (Field.MAGIC, Field.FORMAT, Field.UUID_LOW, Field.UUID_HIGH, Field.EPOCH, Field.NONCE, Field.OWNER)
         for field in Field:
-            if field not in (*kept, Field.CAPACITY, Field.REACH, Field.RESTORING):
+            if field not in (*kept, Field.CAPACITY, Field.REACH, Field.RESTORING, Field.AMENDS):
                 self.header[field] = 0
         for _ in range(2):
             self.files.stamps.write(0, self.ledger.encode() + self.statistics.encode())
         self.header[Field.RESTORING] = 0
+
+    def _discarded(self) -> Iterator[Array]:
+        """Copies of the tombstones of the live rows, a bounded number at a time."""
+        head = self.segment.head
+        for low in range(self.segment.tail, head, COPY_ROWS):
+            yield self.segment.column("discarded", low, min(low + COPY_ROWS, head))
 
     def _rows(self, start: int) -> Iterator[Array]:
         """Copies of the live rows from ``start`` on, a bounded number at a time."""
@@ -244,8 +300,8 @@ class Store:
             yield self.segment.rows(low, min(low + COPY_ROWS, head))
 
     def counters(self) -> dict[str, int]:
-        """``COUNTERS`` by name; accepted = live + evicted + retired."""
-        return counters(self.header, self.ledger)
+        """``COUNTERS`` by name; accepted = live + evicted + retired + discarded."""
+        return counters(self.header, self.ledger, self.size)
 
     def info(self) -> dict[str, Any]:
         """Identity and sizes."""
@@ -279,27 +335,34 @@ class Store:
         self._stamp_both()
         self.files.begin(int.from_bytes(os.urandom(7), "little"))
         self.header[Field.RESTORING] = 0
+        self._bury()
         self._feed(self.indexes)
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether rings, ledger, statistics and indexes are sound and agree; looks at every live row."""
-        for part in (self.segment, self.ledger, self.statistics, self.indexes):
+        for part in (self.segment, self.ledger, self.statistics, self.tombstones, self.indexes):
             valid, why = part.check_valid()
             if not valid:
                 return valid, why
         rows = self.segment.rows(self.segment.tail, self.segment.head)
+        discarded = self.segment.tail + np.flatnonzero(self.segment.column("discarded", self.segment.tail, self.segment.head))
+        if not np.array_equal(discarded, self.tombstones.within(self.segment.tail, self.segment.head)):
+            return False, "the discarded rows are not those of the column"
+        if self.header[Field.AMENDS] & 1 or min(self.counters().values()) < 0:
+            return False, f"a change of rows is unfinished, or a count is negative: {self.counters()}"
         identity = np.stack([rows["actor"].astype("<u8"), rows["stream"], rows["seq"]], axis=1)
         if len(np.unique(identity, axis=0)) != len(rows):
             return False, "a row is stored twice"
         return self.ledger.covers(rows)
 
 
-def counters(header: Header, ledger: Ledger) -> dict[str, int]:
-    """``COUNTERS`` by name; accepted = live + evicted + retired."""
-    tail, head, retired = header.tail, header[Field.HEAD], header.retired
-    rows = (head, head - tail, tail - retired, retired, header[Field.DUPLICATES], ledger.rejected)
+def counters(header: Header, ledger: Ledger, size: int) -> dict[str, int]:
+    """``COUNTERS`` by name, where ``size`` rows may be sampled; accepted = live + evicted + retired + discarded."""
+    head, retired, discarded = header.head, header.retired, header[Field.DISCARDED]
+    rows = (head, size, head - size - retired - discarded, retired, discarded, header[Field.DUPLICATES], ledger.rejected)
+    rest = (header[Field.LABELS_GONE], ledger.lost_before, ledger.env_steps)
     updates = (header.updates, header[Field.OFFLINE], header[Field.STALE_UPDATES])
-    return dict(zip(COUNTERS, (*rows, ledger.lost_before, ledger.env_steps, *updates), strict=True))
+    return dict(zip(COUNTERS, (*rows, *rest, *updates), strict=True))
 
 
 def info(spec: TransitionSpec, files: PoolFiles, ledger: Ledger) -> dict[str, Any]:

@@ -30,8 +30,8 @@ from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 COPY_ROWS = 4096
-LEDGER_TRIES = 50
-LEDGER_WAIT_S = 0.002
+TRIES = 50
+WAIT_S = 0.002
 
 
 class PoolView:
@@ -64,6 +64,7 @@ class PoolView:
         self._header = self._files.header
         self._reader = Reader(self.spec, self._files)
         self._fence = Fence()
+        self._stuck = 0  # value of AMENDS that a dead owner has left
         self.nonce = self._header[Field.NONCE]
         if nonce is not None and nonce != self.nonce:
             raise PoolError(f"{directory}: mapped files have nonce {self.nonce}, the owner's {nonce}; these are other files")
@@ -79,6 +80,13 @@ class PoolView:
     def tail(self) -> int:
         """Id of the oldest live row."""
         return self._header.tail
+
+    @property
+    def size(self) -> int:
+        """Rows that may be sampled: the live ones that are not discarded."""
+        tail, head = self.tail, self.head
+        parts = (self._reader.discarded(np.arange(i, min(i + COPY_ROWS, head))) for i in range(tail, head, COPY_ROWS))
+        return head - tail - sum(int(np.count_nonzero(part)) for part in parts)
 
     @property
     def is_current(self) -> bool:
@@ -100,13 +108,26 @@ class PoolView:
         Returns:
             The batch, and ``(B,)`` bool: rows whose contents mean nothing, since they were not or no longer live.
         """
-        head = self.head  # rows below are whole; what is gone is known afterwards
+        head, amends = self.head, self._header[Field.AMENDS]  # rows below head are whole; what is gone is known afterwards
+        self._fence()
         batch = self._reader.gather(ids, out)
         self._fence()
         bad: Array = (ids < self.tail) | (ids >= head)
-        if not self.is_current:
+        changing = amends != self._header[Field.AMENDS] or (amends & 1 and amends != self._stuck)
+        if changing or not self.is_current:
             bad[:] = True
         return batch, bad
+
+    def _settle(self) -> None:
+        """Wait until no label is being written; one that stays so was left behind by a dead owner, and nothing moves."""
+        for _ in range(TRIES):
+            amends = self._header[Field.AMENDS]
+            if not amends & 1:
+                return
+            time.sleep(WAIT_S)
+            if self._header[Field.AMENDS] != amends:
+                return
+        self._stuck = amends
 
     def live(self, start: int, stop: int) -> Batch:
         """Those rows of ``[start, stop)`` that were live all through the gather; there may be none.
@@ -135,7 +156,7 @@ class PoolView:
             PoolDamaged: no whole copy was found; the owner writes them one after the other, so at rest one is.
         """
         ledger = Ledger(self.config.max_actors)
-        for left in reversed(range(LEDGER_TRIES)):
+        for left in reversed(range(TRIES)):
             try:
                 stamp = self._files.stamps.read(self.tail, self.head)
                 ledger.decode(stamp.payload[: Ledger.nbytes(ledger.max_actors)])
@@ -144,7 +165,7 @@ class PoolView:
             except PoolDamaged:
                 if not left:
                     raise
-            time.sleep(LEDGER_WAIT_S)
+            time.sleep(WAIT_S)
         raise PoolDamaged(f"{self.directory}: its rows go faster than they can be read")
 
     def _replay(self, ledger: Ledger, start: int) -> bool:
@@ -160,11 +181,11 @@ class PoolView:
 
     def counters(self) -> Mapping[str, int]:
         """As :meth:`SACReplayPool.counters`."""
-        return counters(self._header, self.ledger())
+        return counters(self._header, self.ledger(), self.size)
 
     def info(self) -> dict[str, Any]:
         """As :meth:`SACReplayPool.info`."""
-        sizes = {"path": str(self.directory), "size": self.head - self.tail, **dump(self.config)}
+        sizes = {"path": str(self.directory), "size": self.size, **dump(self.config)}
         return {**sizes, **info(self.spec, self._files, self.ledger())}
 
     def dump(self) -> Iterator[dict[str, Any]]:
@@ -175,11 +196,15 @@ class PoolView:
             batch, bad = self.gather(np.arange(low, min(high, low + dump_chunk(self.spec))))
             if not self.is_current:
                 raise PoolError(f"{self.directory}: has a new owner or new contents since the dump began; try again")
+            if bad.all() and self.tail <= low:  # a label is being written
+                self._settle()
+                continue
+            discarded = self._reader.discarded(batch.ids)
             low = max(low + len(batch), self.tail)
             good = batch[~bad]
             if len(good) and good.rows["actor"].max() >= len(actors):
                 actors = self.ledger().actors
-            yield from described(good, actors)
+            yield from described(good, discarded[~bad], actors)
 
     def close(self) -> None:
         """Nothing to give back: the maps go with the last array on them."""

@@ -5,7 +5,8 @@ HeadraceError
 ├── SpecError          two sides disagree about shapes, dtypes or policies
 ├── WireError          a message may not be accepted (carries a short countable reason)
 ├── BlockRefused       an authenticated peer sent rows that may not enter the pool (carries a reason)
-├── PriorityRefused  priorities that no row may take (carries a reason)
+├── PriorityRefused    priorities that no row may take (carries a reason)
+├── LabelRefused       what was said late about rows cannot be true of them (carries a reason)
 ├── SessionRefused     the buffer turned this process away (held id, wrong spec, fenced)
 ├── PoolError          the pool cannot do what was asked
 │   ├── PoolLocked     another living process owns the pool directory
@@ -55,6 +56,14 @@ class BlockRefused(HeadraceError):
 
 class PriorityRefused(HeadraceError):
     """Priorities that no row may take; ``reason`` keys the counter, and none of them was taken."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class LabelRefused(HeadraceError):
+    """A late label that its rows cannot take; nothing was changed. ``reason`` keys the counter."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)

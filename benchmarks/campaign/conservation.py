@@ -9,7 +9,8 @@ It trusts two things only: what the environment itself logged in each process (:
 3. a step that is not in the pool belongs to a process that was killed, behind its last row (it was never handed over:
    ``abandoned``);
 4. nothing beyond the newest acknowledgement of a stream that anyone saw is missing;
-5. acked = live + evicted + retired, with the live rows counted in the dump, and nothing was declared lost or rejected.
+5. acked = live + evicted + retired + discarded, with the live rows counted in the dump, and nothing was declared lost or
+   rejected.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 Row = Mapping[str, Any]
 Stream = tuple[str, int]
 SABOTAGES = ("remove", "duplicate", "flip", "replay")
+KEPT = ("rows_evicted", "rows_retired", "rows_discarded")
 SHOWN = 3
 
 
@@ -54,7 +56,8 @@ class Evidence:
 
     Attributes:
         rows: `headrace pool dump --json`, one mapping a row.
-        counters: of the pool: ``rows_accepted``, ``rows_evicted``, ``rows_retired``, ``lost_before`` and ``rejected_*``.
+        counters: of the pool: ``rows_accepted``, ``rows_evicted``, ``rows_retired``, ``rows_discarded``,
+            ``lost_before`` and ``rejected_*``.
         lives: every actor process.
         killed: pids that were killed.
         acked: (actor, stream) -> highest acknowledged seq that any status told.
@@ -101,10 +104,11 @@ def check(evidence: Evidence) -> Balance:
     _report(problems, "acked, but nothing of the stream is there", [str(s) for s in evidence.acked.keys() - streams.keys()])
     abandoned = _check_ends(evidence, found, problems)
     _check_counters(evidence, problems)
-    counts = {"produced": sum(len(life.steps) for life in evidence.lives), "live": len(evidence.rows), "abandoned": abandoned}
-    counts |= {k: evidence.counters.get(k, 0) for k in ("rows_accepted", "rows_evicted", "rows_retired", "rows_duplicate")}
-    if counts["produced"] != counts["live"] + counts["rows_evicted"] + counts["rows_retired"] + abandoned:
-        problems.append(f"produced {counts['produced']} is not live + evicted + retired + abandoned: {counts}")
+    live = sum(not row.get("discarded") for row in evidence.rows)
+    counts = {"produced": sum(len(life.steps) for life in evidence.lives), "live": live, "abandoned": abandoned}
+    counts |= {k: evidence.counters.get(k, 0) for k in ("rows_accepted", *KEPT, "rows_duplicate")}
+    if counts["produced"] != live + sum(counts[k] for k in KEPT) + abandoned:
+        problems.append(f"produced {counts['produced']} is not live + evicted + retired + discarded + abandoned: {counts}")
     return Balance(tuple(problems), counts)
 
 
@@ -141,9 +145,9 @@ def _check_ends(evidence: Evidence, found: Mapping[int, int], problems: list[str
 
 def _check_counters(evidence: Evidence, problems: list[str]) -> None:
     c = evidence.counters
-    kept = len(evidence.rows) + c.get("rows_evicted", 0) + c.get("rows_retired", 0)
+    kept = sum(not row.get("discarded") for row in evidence.rows) + sum(c.get(name, 0) for name in KEPT)
     if c.get("rows_accepted", 0) != kept:
-        problems.append(f"acked {c.get('rows_accepted', 0)} rows, but live + evicted + retired are {kept}")
+        problems.append(f"acked {c.get('rows_accepted', 0)} rows, but live + evicted + retired + discarded are {kept}")
     for name, count in c.items():
         if count and (name == "lost_before" or name.startswith("rejected")):
             problems.append(f"{name}: {count}, expected 0")

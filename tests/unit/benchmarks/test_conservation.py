@@ -98,7 +98,7 @@ def test_a_row_under_another_actors_name_is_told():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"rows_accepted": 68}, "acked 68 rows, but live + evicted + retired are 67"),
+        ({"rows_accepted": 68}, "acked 68 rows, but live + evicted + retired + discarded are 67"),
         ({"lost_before": 2}, "lost_before: 2"),
         ({"rejected_reward": 1}, "rejected_reward: 1"),
     ],

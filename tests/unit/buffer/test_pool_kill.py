@@ -28,6 +28,8 @@ CODE = (
     "/buffer/contents.py",
     "/buffer/generations.py",
     "/buffer/manifest.py",
+    "/buffer/labels.py",
+    "/buffer/journal.py",
 )
 
 
@@ -112,6 +114,67 @@ def test_a_kill_at_any_line_of_an_insert_loses_nothing(memory, before, rows, cap
         assert (pool.size < capacity and pool.counters()["rows_retired"] > retired > 0) == retiring
         assert retiring or pool.size == min(capacity, before + rows)
         pool.close()
+    assert k > 40
+
+
+REWARDS = np.arange(1, 6, dtype="<f4") * 100
+LABELS = {
+    "outcome": [lambda pool: pool.label("a", 1, 8, 12, 2)],
+    "rewards": [lambda pool: pool.amend_rewards("a", 1, 8, REWARDS)],
+    "discard": [lambda pool: pool.discard("a", 1, 8, 12)],
+    "a-second": [lambda pool: pool.label("a", 1, 4, 12, 1), lambda pool: pool.discard("a", 1, 8, 12)],
+}
+
+
+def facts(pool):
+    """What labels change."""
+    rows = [(r["seq"], r["outcome"], r["discarded"], r["digest"]) for r in pool.dump()]
+    counters = pool.counters()
+    return rows, counters["rows_discarded"], counters["labels_gone"], pool.size
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_a_kill_at_any_line_of_a_label_leaves_it_whole_or_absent(memory, name):
+    """Two streams interleave in a ring that has wrapped, and part of the labelled range is gone."""
+    labels, k, killed, seen = LABELS[name], 0, True, []
+
+    def filled(path):
+        pool, lanes = open_pool(path), [Lane(SPEC, 1), Lane(SPEC, 2)]
+        for first in range(1, 13):
+            for lane in lanes:
+                pool.insert(lane.block(1), "ab"[lane.actor - 1], 1, first)
+        return pool
+
+    with filled(memory / "expected") as pool:
+        states = [facts(pool)]
+        for label in labels:
+            label(pool)
+            states.append(facts(pool))
+    while killed:
+        k += len(labels)
+        path = memory / str(k)
+        filled(path).close()
+
+        def work(start, path=path):
+            pool = open_pool(path)
+            start()
+            for n, label in enumerate(labels):
+                label(pool)
+                (path / f"acknowledged-{n}").touch()
+
+        killed = kill_at_line(k, work)
+        pool = open_pool(path)
+        prove_pool(pool)
+        seen.append(states.index(facts(pool)))
+        assert seen[-1] >= len(list(path.glob("acknowledged-*")))
+        for label in labels[seen[-1] :]:  # as an actor that was not acknowledged sends it again
+            label(pool)
+        assert facts(pool)[0] == states[-1][0]
+        assert pool.counters()["rows_discarded"] == states[-1][1]
+        prove_pool(pool)
+        pool.close()
+    assert seen == sorted(seen)
+    assert set(seen) == set(range(len(states)))
     assert k > 40
 
 

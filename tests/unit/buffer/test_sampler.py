@@ -6,13 +6,14 @@ import pytest
 from headrace.buffer.files import Field, Header
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.sampler import UniformSampler
+from headrace.buffer.tombstones import Tombstones
 from headrace.common.errors import PoolTooSmall
 
 
 def sampler_of(tail, head, seed=0):
     header = Header(mmap.mmap(-1, Header.SIZE))
     header[Field.CAPACITY], header[Field.FLOOR], header[Field.HEAD] = 1 << 60, tail, head
-    return UniformSampler(header, RandomSource(np.random.default_rng(seed)))
+    return UniformSampler(header, Tombstones(), RandomSource(np.random.default_rng(seed)))
 
 
 def test_ids_are_live_distinct_and_equally_likely():

@@ -9,6 +9,7 @@ from helpers.lane_rows import Lane, die, lane_spec, prove
 
 from headrace.buffer import PoolConfig, SACReplayPool
 from headrace.buffer.files import Field
+from headrace.buffer.reader import Reader
 from headrace.buffer.view import PoolView
 from headrace.common.errors import PoolDamaged, PoolError
 
@@ -164,3 +165,39 @@ def test_a_processor_without_ordered_stores_maps_no_live_pool(tmp_path, monkeypa
         with pytest.raises(PoolError, match="x86_64 or amd64 only, this is aarch64"):
             PoolView(tmp_path, pool.nonce)
         PoolView(tmp_path)
+
+
+def test_labels_are_seen_and_rows_that_change_meanwhile_are_bad(tmp_path, monkeypatch):
+    with make(tmp_path) as pool:
+        fill(pool, 40)
+        view = PoolView(tmp_path)
+        ids = np.arange(pool.tail, pool.head)
+        pool.label("a", 1, 20, 30, 1)
+        pool.discard("a", 1, 35, 38)
+        assert (view.size, view.counters(), list(view.dump())) == (28, pool.counters(), list(pool.dump()))
+        real, left = Reader.gather, [2]
+
+        def meanwhile(self, *args):
+            out = real(self, *args)
+            if self is view._reader and left[0]:
+                left[0] -= 1
+                pool.label("a", 1, 20, 30, 1 + left[0])
+            return out
+
+        monkeypatch.setattr(Reader, "gather", meanwhile)
+        assert view.gather(ids)[1].all()
+        assert list(view.dump()) == list(pool.dump())  # it tried again
+        assert not view.gather(ids)[1].any()
+
+
+def test_a_label_that_a_dead_owner_left_unfinished_hides_rows_from_a_gather_but_not_from_a_dump(tmp_path):
+    with make(tmp_path) as pool:
+        fill(pool, 10)
+        rows = list(pool.dump())
+        pool._store.header[Field.AMENDS] += 1
+        view = PoolView(tmp_path)
+        ids = np.arange(10)
+        assert view.gather(ids)[1].all()
+        assert list(view.dump()) == rows
+        pool._store.header[Field.AMENDS] += 1
+        assert not view.gather(ids)[1].any()
