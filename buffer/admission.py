@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from headrace.buffer.fleet import Session
 from headrace.common.errors import SpecError
+from headrace.common.process import kernel
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.messages import ROLES, Hello, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig
 
 RETRY_S = 0.25
+MAX_PATH = 4096
 HELLO_FIRST = Refused("hello-first", "no session with this buffer; say hello", RETRY_S)
 OPENING = Refused("opening", "the buffer is reserving the pool", RETRY_S)
 NO_SPEC = Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
@@ -58,9 +63,15 @@ def compare_specs(hello: Hello, ours: TransitionSpec | None) -> TransitionSpec |
 
 
 def welcome(
-    session: Session, network: NetworkConfig, spec: TransitionSpec | None, streams: tuple[tuple[int, int], ...], pool: str
+    session: Session,
+    network: NetworkConfig,
+    spec: TransitionSpec | None,
+    streams: tuple[tuple[int, int], ...],
+    pool: Mapping[str, Any],
 ) -> Welcome:
-    """The answer that opens a session."""
+    """The answer that opens a session; ``pool`` is :meth:`SACReplayPool.info`, or empty."""
+    place = str(pool.get("path", ""))
+    mappable = session.role == "learner" and place.isprintable() and len(place) <= MAX_PATH
     return Welcome(
         session.epoch,
         network.lease_s,
@@ -70,5 +81,6 @@ def welcome(
         network.message_bytes,
         spec.to_dict() if spec is not None else None,
         streams,
-        pool,
+        str(pool.get("uuid", "")),
+        *((place, int(pool.get("nonce", 0)), kernel()) if mappable else ()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from headrace.buffer.lock import PoolLock
 from headrace.buffer.past import as_past
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
 from headrace.buffer.reader import described, dump_chunk
-from headrace.buffer.sampler import require_rows
+from headrace.buffer.sampler import Drawn, require_rows
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
 from headrace.buffer.store import COUNTERS, Inserted, Store
@@ -301,11 +302,21 @@ class SACReplayPool:
             PoolTooSmall: names B and the live rows.
         """
         with self._lock:
+            drawn = self.draw(batch_size, rng)
+            batch = self._open().segment.reader.gather(drawn.ids)
+            return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets)
+
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
+        """The rows that :meth:`sample` would gather, by id.
+
+        Raises:
+            PoolTooSmall: names B and the live rows.
+        """
+        with self._lock:
             self._check_not_closed()
             require_rows(batch_size, self.size)
-            store, drawn = self._open(), self._sampling.draw(batch_size, rng)
-            batch = store.segment.reader.gather(drawn.ids)
-            return batch if drawn.weights is None else replace(batch, weights=drawn.weights)
+            self._open()
+            return self._sampling.draw(batch_size, rng)
 
     def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
         """Give sampled rows new priorities; returns how many were stale: gone, discarded, or of an earlier epoch.

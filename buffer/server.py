@@ -266,4 +266,4 @@ def _restored(settings: BufferSettings) -> SACReplayPool | None:
 
 def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:
     rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
-    return SACReplayPool(settings.pool.capacity, path=settings.pool_dir, spec=spec, config=settings.pool, rng=rng)
+    return SACReplayPool(settings.pool.capacity, path=settings.pool_dir.absolute(), spec=spec, config=settings.pool, rng=rng)

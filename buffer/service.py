@@ -20,10 +20,12 @@ from typing import Any
 
 from headrace.buffer import admission
 from headrace.buffer.backups import Backups
+from headrace.buffer.demand import Demand
+from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import Fleet, Session
 from headrace.buffer.pacing import Allowance, Pacing
 from headrace.buffer.status import Watch
-from headrace.buffer.worker import Done, Draw, Insert, Open, Shelve, Totals, Work
+from headrace.buffer.worker import Done, Insert, Open, Shelve, Totals, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version
@@ -34,8 +36,6 @@ from headrace.common.wire.network import NetworkConfig
 
 LOG = logging.getLogger(__name__)
 Out = tuple[bytes, Parts]
-BATCHES_A_ROUND = 8
-MAX_WANTED = 256
 
 
 @dataclass
@@ -47,11 +47,7 @@ class Client:
     taken: int = 0  # bytes received
     queued: int = 0  # bytes of them that wait for the pool's thread, and give no credit yet
     noticed: int = 0
-    wanted: int = 0
-    delivered: int = 0
-    drawing: int = 0
-    batch_size: int = 0
-    statistics: bool = False
+    demand: Demand = field(default_factory=Demand)
     allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
     state_at: float = 0.0
 
@@ -82,11 +78,13 @@ class Service:
         self._opening = False
         self._clients: dict[bytes, Client] = {}
         self._work: deque[Work] = deque()
+        self._later: list[Again] = []  # too few rows are live now
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
             m.BlockHead: self._on_block,
             m.Pulse: self._on_pulse,
             m.Draw: self._on_draw,
+            m.Redraw: self._on_draw,
             m.WeightsGet: self._on_weights_get,
             m.Publish: self._on_publish,
             m.EpisodeEnd: self._on_episode_end,
@@ -170,7 +168,7 @@ class Service:
             self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, lanes=hello.lanes, window=window)
         if hello.role == "learner":
             self.learner_done = False
-        welcome = admission.welcome(session, self._network, spec, streams, str(self._totals.info.get("uuid", "")))
+        welcome = admission.welcome(session, self._network, spec, streams, self._totals.info)
         return [(peer, [encode(welcome)]), self._state(client, now)]
 
     def _refusal(self, hello: m.Hello) -> m.Refused | None:
@@ -215,12 +213,13 @@ class Service:
         self.watch.pulse(client.session, pulse, now)
         return []
 
-    def _on_draw(self, client: Client, draw: m.Draw, frames: list[Frame], now: float) -> list[Out]:
+    def _on_draw(self, client: Client, draw: m.Draw | m.Redraw, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role != "learner":
             raise WireError("direction", "only learners draw")
-        if not 1 <= draw.batch_size <= 1 << 20 or draw.wanted > client.delivered + MAX_WANTED:
-            raise WireError("malformed", f"draw of {draw.wanted - client.delivered} batches of {draw.batch_size}")
-        client.wanted, client.batch_size, client.statistics = draw.wanted, draw.batch_size, draw.statistics
+        if isinstance(draw, m.Draw):
+            client.demand.ask(draw)
+        else:
+            self._work.append(client.demand.again(client.session.peer, draw))
         return []
 
     def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
@@ -284,15 +283,15 @@ class Service:
         """Queued work, with the draws that pacing allows now; empty when there is none."""
         work = list(self._work)
         self._work.clear()
-        self.pacing.drawable = all(self._totals.size >= c.batch_size for c in self._clients.values())
+        totals = self._totals
+        self.pacing.drawable = all(totals.size >= c.demand.batch_size for c in self._clients.values())
         allowed, offline = self.pacing.updates_allowed(), self.pacing.offline
-        allowed -= sum(c.drawing for c in self._clients.values())  # the phase ends only when they are granted
+        allowed -= sum(c.demand.drawing for c in self._clients.values())  # the phase ends only when they are granted
         for client in self._clients.values():
-            batches = min(client.wanted - client.delivered - client.drawing, allowed, BATCHES_A_ROUND)
-            if batches > 0 and self._totals.size >= client.batch_size:
-                work.append(Draw(client.session.peer, batches, client.batch_size, client.statistics, offline))
-                client.drawing += batches
-                allowed -= batches
+            draw = client.demand.work(client.session.peer, allowed, totals.size, totals.spec, offline=offline)
+            if draw is not None:
+                work.append(draw)
+                allowed -= draw.batches
         return work
 
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
@@ -309,7 +308,7 @@ class Service:
                 out.extend(self._credit(client, self._network.credit_bytes // 8))
             if isinstance(work, Insert):
                 out.extend(self._inserted(work, d, acks))
-            elif isinstance(work, Draw):
+            elif isinstance(work, (Draw, Again)):
                 out.extend(self._drawn(work, d))
             elif isinstance(work, Shelve):
                 answer = m.Published(work.version.epoch, work.version.step, d.reason, d.detail)
@@ -335,11 +334,13 @@ class Service:
             rejects.append(m.Reject(work.stream, r.first, r.last, r.reason[:32], _printable(r.detail)[:256]))
         return [(work.peer, [encode(reject)]) for reject in rejects]
 
-    def _drawn(self, work: Draw, done: Done) -> list[Out]:
+    def _drawn(self, work: Draw | Again, done: Done) -> list[Out]:
         client = self._clients.get(work.peer)
+        if client is not None and done.reason and isinstance(work, Again):
+            self._later.append(work)
+            return []
         if client is not None:
-            client.drawing -= work.batches
-            client.delivered += len(done.parts) - (1 if work.statistics else 0)
+            client.demand.done(work, done.batches)
         return [(work.peer, parts) for parts in done.parts]
 
     # --- time -------------------------------------------------------------------------------------------------------
@@ -354,6 +355,8 @@ class Service:
             else:
                 self.fleet.forget(session)
         self.watch.observe(self._totals, now)
+        self._work.extend(self._later)
+        self._later.clear()
         out = self._share(now, urgent=False)
         for client in self._clients.values():
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:

@@ -370,6 +370,7 @@ def info(spec: TransitionSpec, files: PoolFiles, ledger: Ledger) -> dict[str, An
     return {
         "uuid": files.pool_id.hex,
         "epoch": files.header[Field.EPOCH],
+        "nonce": files.header[Field.NONCE],
         "owner": files.header[Field.OWNER],
         "spec": spec.fingerprint(),
         "nbytes": files.nbytes,

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.buffer.drawing import Again, Draw, Drawing
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shelf import Shelf
 from headrace.common.block import ROW_REASONS, Block
-from headrace.common.errors import BlockRefused, PoolTooSmall, WireError
+from headrace.common.errors import BlockRefused, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
-from headrace.common.wire.codec import Parts, batch_parts, encode, statistics_frames
-from headrace.common.wire.messages import BatchHead, StatisticsHead
+from headrace.common.wire.codec import Parts
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,6 @@ class Insert:
 
 
 @dataclass(frozen=True)
-class Draw:
-    """Grant and sample ``batches`` batches, each of them one update of the named phase."""
-
-    peer: bytes
-    batches: int
-    batch_size: int
-    statistics: bool
-    offline: bool = False
-
-
-@dataclass(frozen=True)
 class Shelve:
     """Put a published weight set on the shelf."""
 
@@ -69,7 +58,7 @@ class Shelve:
         return len(self.blob)
 
 
-Work = Open | Insert | Draw | Shelve
+Work = Open | Insert | Draw | Again | Shelve
 
 
 @dataclass(frozen=True)
@@ -91,6 +80,7 @@ class Done:
     detail: str = ""
     steps: int = 0
     refused: tuple[Refusal, ...] = ()
+    batches: int = 0
     parts: list[Parts] = field(default_factory=list)
 
 
@@ -120,7 +110,10 @@ class PoolWorker:
 
     def __init__(self, pool: SACReplayPool | None, make_pool: Callable[[TransitionSpec], SACReplayPool], shelf: Shelf) -> None:
         self._pool, self._make_pool, self.shelf = pool, make_pool, shelf
-        self._info = _fixed(pool) if pool is not None else {}
+        self._info: dict[str, Any] = {}
+        self._drawing: Drawing | None = None
+        if pool is not None:
+            self._opened(pool)
 
     def run(self, work: Sequence[Work]) -> tuple[list[Done], Totals]:
         """Perform work in order; an error that is not one block's or one peer's fault is raised."""
@@ -160,16 +153,24 @@ class PoolWorker:
     def _perform(self, work: Work) -> Done:
         if isinstance(work, Open):
             if self._pool is None:
-                self._pool = self._make_pool(work.spec)
-                self._info = _fixed(self._pool)
+                self._opened(self._make_pool(work.spec))
             return Done(work)
         if isinstance(work, Shelve):
             return self._shelve(work)
-        if self._pool is None or self._pool.spec is None:
+        if self._pool is None or self._pool.spec is None or self._drawing is None:
             return Done(work, "no-pool", "no actor has declared its spec yet")
         if isinstance(work, Insert):
             return self._insert(self._pool, self._pool.spec, work)
-        return self._draw(self._pool, self._pool.spec, work)
+        if isinstance(work, Draw):
+            batches, parts, missing = self._drawing.draw(work)
+        else:
+            batches, (parts, missing) = 0, self._drawing.again(work)
+        return Done(work, "pool-too-small" if missing else "", missing, batches=batches, parts=parts)
+
+    def _opened(self, pool: SACReplayPool) -> None:
+        self._pool, self._info = pool, _fixed(pool)
+        if pool.spec is not None:
+            self._drawing = Drawing(pool, pool.spec)
 
     def _shelve(self, work: Shelve) -> Done:
         try:
@@ -199,20 +200,6 @@ class PoolWorker:
             with contextlib.suppress(BlockRefused):  # a stream that the ledger cannot hold has no cursor to move
                 pool.reject(work.actor, work.stream, seq, n)
             yield Refusal(seq, seq + n - 1, error.reason, str(error)[:256])
-
-    def _draw(self, pool: SACReplayPool, spec: TransitionSpec, work: Draw) -> Done:
-        parts: list[Parts] = []
-        if work.statistics:
-            statistics = pool.statistics()
-            parts.append([encode(StatisticsHead(statistics.count)), *statistics_frames(statistics, spec)])
-        for _ in range(work.batches):
-            try:
-                batch = pool.sample(work.batch_size)
-            except PoolTooSmall as error:
-                return Done(work, "pool-too-small", str(error)[:256], parts=parts)
-            number = pool.grant_updates(1, offline=work.offline)
-            parts.append(batch_parts(BatchHead(number, len(batch)), batch, spec))
-        return Done(work, parts=parts)
 
 
 def _fixed(pool: SACReplayPool) -> dict[str, Any]:

@@ -44,6 +44,11 @@ def eta_s(status: Status) -> float | None:
     return _ratio(max(0, left), rates.get("updates_s", 0.0))
 
 
+def _reading(status: Status) -> str:
+    reading = (status.get("learner") or {}).get("reading")
+    return f"   read: {reading}" if reading else ""
+
+
 def facts(status: Status) -> list[tuple[str, str]]:
     """What is shown of a status, as (label, text) pairs in order."""
     rates, pool = status.get("rates", {}), status.get("pool", {})
@@ -56,7 +61,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
         ("env steps", f"{status.get('env_steps', 0):,}{of_goal}   {rates.get('env_steps_s', 0.0):,.1f}/s"),
         ("updates", f"{status.get('updates', 0):,}{_offline(status)}   {rates.get('updates_s', 0.0):,.1f}/s"),
         ("updates per env step", f"{status.get('achieved_ratio', 0.0):.3f}   target {status.get('target_ratio', 0.0):g}"),
-        ("pool", f"{rows:,} rows{fill}"),
+        ("pool", f"{rows:,} rows{fill}{_reading(status)}"),
         ("return, training", _number(status.get("return_mean"))),
         ("return, evaluation", _evaluation(status)),
         ("policy age", f"{lag:,} updates, {age:.1f} s"),

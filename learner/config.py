@@ -53,6 +53,12 @@ class LearnerConfig:
     # inputs
     normalise_obs: bool = option(False, help="whether float observations are centred and scaled by the pool's statistics")
     prefetch_batches: int = option(8, help="batches kept ahead of the learner", unit="batches", low=1, high=4096, resume=True)
+    reading: str = option(
+        "auto",
+        help="how batches come: the learner gathers them from the buffer's mapped files (same host), or by socket",
+        choices=("auto", "mapped", "socket"),
+        resume=True,
+    )
     threads: int = option(
         0,
         help="threads that compute, on a CPU; 0: what suits the model and the cores",

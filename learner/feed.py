@@ -14,7 +14,9 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 from headrace.common.weights import WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, Parts, encode, parse_batch, parse_statistics
+from headrace.common.wire.batches import Incoming, parse_drawn
+from headrace.common.wire.codec import Frame, Parts, encode, parse_statistics
+from headrace.learner.reading import Job, OpenView, Reading, Torn
 
 LOG = logging.getLogger(__name__)
 
@@ -26,15 +28,32 @@ class Feed:
         batch_size: rows a batch.
         prefetch: batches kept ahead.
         statistics: whether to ask for observation statistics too.
+        reading: ``mapped``, ``socket`` or ``auto``.
+        open_view: maps the pool of a buffer on this host.
     """
 
-    def __init__(self, batch_size: int, prefetch: int, *, statistics: bool) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        prefetch: int,
+        *,
+        statistics: bool,
+        reading: str = "socket",
+        open_view: OpenView | None = None,
+    ) -> None:
         self._batch_size, self._prefetch, self._ask_statistics = batch_size, prefetch, statistics
         self._changed = threading.Condition()
+        self._reading = Reading(reading, open_view, batch_size)
         self._batches: deque[Batch] = deque()
+        self._jobs: deque[Job] = deque()
+        self._torn: dict[int, Torn] = {}
+        self._redraws: deque[m.Redraw] = deque()
+        self._ticket = self._redrawn = 0
+        self._incoming: Incoming | None = None
+        self._failure: Exception | None = None
         self._spec: TransitionSpec | None = None
-        self._delivered = self._wanted = 0
-        self._drawing = False
+        self._delivered = self._wanted = self._ahead = 0
+        self._drawing = self._told_mapped = False
         self._publish: WeightSet | None = None
         self._sending: WeightSet | None = None
         self._stop: m.Stop | None = None
@@ -51,10 +70,13 @@ class Feed:
         self._drawing = True
 
     def get(self, timeout_s: float) -> Batch | None:
-        """The next batch, or none within ``timeout_s``."""
+        """The next batch, or none within ``timeout_s``; its memory is used again once nothing refers to its arrays."""
         with self._changed:
-            if not self._changed.wait_for(lambda: bool(self._batches), timeout_s):
+            if not self._changed.wait_for(lambda: bool(self._batches or self._failure), timeout_s):
                 return None
+            if self._failure is not None:
+                raise self._failure
+            self._ahead -= 1
             return self._batches.popleft()
 
     @property
@@ -81,14 +103,44 @@ class Feed:
         """What the next heartbeats tell about this learner."""
         self._report = values
 
+    # --- gathering thread -------------------------------------------------------------------------------------------
+
+    def gather(self, timeout_s: float) -> bool:
+        """Put together what was drawn by id, if anything is within ``timeout_s``; whether rows must be asked for again."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._jobs), timeout_s):
+                return False
+            job = self._jobs.popleft()
+        whole, torn = self._reading.gather(job)
+        with self._changed:
+            self._reading.drop_outdated()
+            self._batches.extend(whole)
+            for batch in torn:
+                batch.redraws += 1
+                self._ticket += 1
+                self._torn[self._ticket] = batch
+                self._redraws.append(batch.request(self._ticket, mapped=self._reading.mapped))
+            self._redrawn += len(torn)
+            self._changed.notify_all()
+        return bool(torn)
+
+    def fail(self, error: Exception) -> None:
+        """End the feed: :meth:`get` raises ``error``."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
     # --- link's thread ----------------------------------------------------------------------------------------------
 
     def welcomed(self, welcome: m.Welcome) -> None:
-        """Start or go on with a session; batches already here stay."""
+        """Start or go on with a session; batches already here stay, and what was to be drawn again is asked for again."""
         with self._changed:
             self._spec = TransitionSpec.from_dict(welcome.spec)
+            self._reading.welcomed(welcome, self._spec)
             self.epoch = welcome.epoch
             self._delivered = self._wanted = 0
+            self._ahead -= self._drop_incoming()
+            self._redraws = deque(torn.request(i, mapped=self._reading.mapped) for i, torn in self._torn.items())
             self._publish = self._publish or self._sending  # it may have been lost with the session before
             self._sending = None
             self._changed.notify_all()
@@ -98,6 +150,10 @@ class Feed:
         with self._changed:
             if isinstance(message, m.BatchHead):
                 self._take_batch(message, frames)
+            elif isinstance(message, m.BatchPiece):
+                self._take_piece(message, frames)
+            elif isinstance(message, m.DrawnHead):
+                self._take_drawn(message, frames)
             elif isinstance(message, m.StatisticsHead) and self._spec is not None:
                 self.statistics = parse_statistics(message.count, frames, self._spec)
             elif isinstance(message, m.State):
@@ -116,9 +172,11 @@ class Feed:
         out: list[Parts] = []
         with self._changed:
             demand = self._demand()
-            if self._drawing and demand > self._wanted:
-                self._wanted = demand
-                out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics))])
+            mapped = self._reading.mapped
+            if self._drawing and (demand > self._wanted or mapped != self._told_mapped):
+                self._wanted, self._told_mapped = demand, mapped
+                out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics, mapped))])
+            out.extend([encode(self._redraws.popleft())] for _ in range(len(self._redraws)))
             if self._publish is not None and self._sending is None:
                 weights = self._sending = self._publish
                 self._publish = None
@@ -128,9 +186,8 @@ class Feed:
 
     def pulse(self) -> m.Pulse:
         """The heartbeat."""
-        return m.Pulse(
-            report={**self._report, "batches_ahead": len(self._batches), "refused_publishes": self.refused_publishes}
-        )
+        own = {"reading": self._reading.name, "batches_ahead": len(self._batches), "batches_redrawn": self._redrawn}
+        return m.Pulse(report={**self._report, **own, "refused_publishes": self.refused_publishes})
 
     def position(self) -> tuple[int, int]:
         """Learners execute no env steps."""
@@ -138,11 +195,53 @@ class Feed:
 
     def _demand(self) -> int:
         """Batches wanted in all in this session; raised in steps of half the prefetch to save messages."""
-        demand = self._delivered + self._prefetch - len(self._batches)
+        demand = self._delivered + self._prefetch - self._ahead
         return demand if demand - self._wanted >= max(1, self._prefetch // 2) else self._wanted
 
     def _take_batch(self, head: m.BatchHead, frames: list[Frame]) -> None:
-        if self._spec is None or head.rows != self._batch_size:
-            raise WireError("size", f"a batch of {head.rows} rows, asked for {self._batch_size}")
-        self._batches.append(parse_batch(head, frames, self._spec))
-        self._delivered += 1
+        spec = self._expect(head)
+        self._ahead -= self._drop_incoming()
+        self._incoming = Incoming(head, frames, self._reading.arrays(head.rows * head.batches), spec)
+        self._count(head)
+        self._finish_incoming()
+
+    def _take_piece(self, piece: m.BatchPiece, frames: list[Frame]) -> None:
+        if self._incoming is None:
+            raise WireError("piece", "of no batch")
+        self._incoming.add(piece, frames)
+        self._finish_incoming()
+
+    def _finish_incoming(self) -> None:
+        if self._incoming is None or not self._incoming.complete:
+            return
+        head, batch = self._incoming.head, self._incoming.batch
+        self._torn.pop(head.ticket, None)
+        self._batches.extend(batch[low : low + head.rows] for low in range(0, len(batch), head.rows))
+        self._incoming = None
+
+    def _drop_incoming(self) -> int:
+        """Forget a batch whose rest will not come; how many updates are lost with it."""
+        incoming, self._incoming = self._incoming, None
+        return 0 if incoming is None or incoming.head.ticket else incoming.head.batches
+
+    def _take_drawn(self, head: m.DrawnHead, frames: list[Frame]) -> None:
+        torn = self._torn.get(head.ticket)
+        self._expect(head, rows=self._batch_size if torn is None else len(torn.holes))
+        self._reading.check(head.rows * head.batches)
+        job = Job(head, *parse_drawn(head, frames), torn)
+        self._torn.pop(head.ticket, None)
+        self._count(head)
+        self._jobs.append(job)
+
+    def _expect(self, head: m.BatchHead | m.DrawnHead, rows: int = 0) -> TransitionSpec:
+        rows = rows or self._batch_size
+        if self._spec is None or head.rows != rows or head.batches < 1:
+            raise WireError("size", f"{head.batches} batches of {head.rows} rows, asked for {rows}")
+        if head.ticket and (head.batches != 1 or head.ticket not in self._torn):
+            raise WireError("ticket", f"{head.ticket} was not asked for")
+        return self._spec
+
+    def _count(self, head: m.BatchHead | m.DrawnHead) -> None:
+        if not head.ticket:
+            self._delivered += head.batches
+            self._ahead += head.batches

@@ -21,7 +21,9 @@ from headrace.common.wire.network import NetworkConfig
 from headrace.learner import checkpoint
 from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.feed import Feed
+from headrace.learner.gatherer import Gatherer
 from headrace.learner.models import make_model
+from headrace.learner.reading import OpenView
 from headrace.learner.sac import SAC
 from headrace.learner.sinks import MetricSinks, SinkConfig
 
@@ -44,6 +46,7 @@ class LearnerSettings:
     run_dir: Path
     seed: int
     init_from: Path | None = None
+    open_view: OpenView | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -60,17 +63,26 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
     clock = clock or MonotonicClock()
-    feed = Feed(settings.learner.batch_size, settings.learner.prefetch_batches, statistics=settings.learner.normalise_obs)
+    feed = Feed(
+        settings.learner.batch_size,
+        settings.learner.prefetch_batches,
+        statistics=settings.learner.normalise_obs,
+        reading=settings.learner.reading,
+        open_view=settings.open_view,
+    )
     link = Link(new_hello("learner", settings.learner_id), feed, settings.endpoint, settings.network, clock)
+    gatherer = Gatherer(feed, link.wake)
     done = False
     stop = stop_on_signal()
     link.start()
     try:
         welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
         if welcome is not None:
+            gatherer.start()
             with MetricSinks(settings.run_dir, settings.sinks) as sinks:
                 done = LearnerLoop(settings, welcome, feed, link, sinks, clock).run(stop)
     finally:
+        gatherer.close()
         link.close(Goodbye(done, "the run is complete" if done else "leaving"))
     return 0
 

@@ -14,12 +14,11 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from headrace.common.batch import Batch
 from headrace.common.block import Array, Block
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
-from headrace.common.wire.messages import MESSAGES, PROTOCOL, BatchHead, BlockHead, Message
+from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, Message
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_PARTS = 2 + 2 * 64
@@ -82,7 +81,7 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def block_parts(head: BlockHead, block: Block, spec: TransitionSpec) -> Parts:
     """A block as frames: header, packed rows, one frame per observation key."""
-    return [encode(head), _bytes(block.rows), *(_bytes(block.frames[o.key]) for o in spec.obs)]
+    return [encode(head), raw_bytes(block.rows), *(raw_bytes(block.frames[o.key]) for o in spec.obs)]
 
 
 def parse_block(head: BlockHead, frames: Sequence[Frame], spec: TransitionSpec) -> Block:
@@ -100,32 +99,10 @@ def parse_block(head: BlockHead, frames: Sequence[Frame], spec: TransitionSpec) 
     return Block(rows, obs)
 
 
-def batch_parts(head: BatchHead, batch: Batch, spec: TransitionSpec) -> Parts:
-    """A batch as frames: header, ids, rows, then obs and next_obs per key."""
-    sides = [side[o.key] for o in spec.obs for side in (batch.obs, batch.next_obs)]
-    return [encode(head), _bytes(batch.ids), _bytes(batch.rows), *(_bytes(a) for a in sides)]
-
-
-def parse_batch(head: BatchHead, frames: Sequence[Frame], spec: TransitionSpec) -> Batch:
-    """The batch in the frames after a :class:`BatchHead`; arrays own their memory and may be written."""
-    if len(frames) != 2 + 2 * len(spec.obs):
-        raise WireError("arity", f"{len(frames)} frames, a batch of this spec has {2 + 2 * len(spec.obs)}")
-    n = head.rows
-    ids = _array(frames[0], np.dtype("<i8"), (n,), "ids").copy()
-    rows = _array(frames[1], spec.row_dtype, (n,), "rows").copy()
-    obs: dict[str, Array] = {}
-    next_obs: dict[str, Array] = {}
-    for i, o in enumerate(spec.obs):
-        shape = (n, *((spec.stack,) if spec.stack > 1 else ()), *o.shape)
-        for side, frame in ((obs, frames[2 + 2 * i]), (next_obs, frames[3 + 2 * i])):
-            side[o.key] = _array(frame, np.dtype(o.dtype), shape, o.key).copy()
-    return Batch(ids, rows, obs, next_obs)
-
-
 def statistics_frames(statistics: ObsStatistics, spec: TransitionSpec) -> Parts:
     """Mean and variance per float key as frames, in spec order."""
     keys = [o.key for o in spec.obs if o.dtype == "<f4"]
-    return [_bytes(np.asarray(side[k], "<f4")) for k in keys for side in (statistics.mean, statistics.var)]
+    return [raw_bytes(np.asarray(side[k], "<f4")) for k in keys for side in (statistics.mean, statistics.var)]
 
 
 def parse_statistics(count: int, frames: Sequence[Frame], spec: TransitionSpec) -> ObsStatistics:
@@ -143,7 +120,9 @@ def take_array(frame: Frame, dtype: str, shape: tuple[int, ...], name: str) -> A
     return _array(frame, np.dtype(dtype), shape, name)
 
 
-def _bytes(array: Array) -> memoryview:
+def raw_bytes(array: Array) -> memoryview:
+    """The bytes of an array without a copy, or of a contiguous copy where it has gaps."""
+    """The bytes of an array without a copy, or of a contiguous copy where it has gaps."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 

@@ -79,12 +79,13 @@ class Pulse(Message):
 
 @dataclass(frozen=True)
 class Draw(Message):
-    """Learner's demand: ``wanted`` batches in all since this session's welcome."""
+    """Learner's demand: ``wanted`` batches in all since this session's welcome; ids alone where it has ``mapped`` the pool."""
 
     TAG: ClassVar[int] = 5
     wanted: int = uint()
     batch_size: int = uint(U32)
     statistics: bool = flag(default=False)
+    mapped: bool = flag(default=False)
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,29 @@ class Goodbye(Message):
     reason: str = text(256, default="")
 
 
+@dataclass(frozen=True)
+class Redraw(Message):
+    """Asks for ``rows`` other rows, without a grant: some that it was sent as ids were gone before it had read them.
+
+    The answer bears ``ticket``. It is a :class:`DrawnHead`, or with ``gather`` a :class:`BatchHead`.
+    """
+
+    TAG: ClassVar[int] = 12
+    ticket: int = uint()
+    rows: int = uint(U32)
+    gather: bool = flag(default=False)
+
+
 # --- buffer to client -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Welcome(Message):
-    """Opens a session: the epoch, the limits, the agreed spec, and how far each stream of this actor is acknowledged."""
+    """Opens a session: the epoch, the limits, the agreed spec, and how far each stream of this actor is acknowledged.
+
+    A learner is told what it needs to map the pool: the directory, what the header there holds as ``nonce``, and on which
+    running ``kernel`` that is so.
+    """
 
     TAG: ClassVar[int] = 32
     epoch: int = uint(U32)
@@ -163,6 +181,9 @@ class Welcome(Message):
     spec: Any = plain(default=None)
     streams: tuple[tuple[int, int], ...] = pairs(MAX_STREAMS, default=())
     pool: str = text(64, default="")
+    directory: str = text(4096, default="")
+    nonce: int = uint(default=0)
+    kernel: str = text(255, default="")
 
 
 @dataclass(frozen=True)
@@ -226,11 +247,20 @@ class State(Message):
 
 @dataclass(frozen=True)
 class BatchHead(Message):
-    """One sampled batch = one granted update. Frames: ids, rows, then obs and next_obs per key in spec order."""
+    """``batches`` sampled batches of ``rows`` rows each, one granted update each; the last one has ``number``.
+
+    Columns, each over all rows: ids, then weights <f4 and sets |u1 where there are any, rows, then obs and next_obs per key
+    in spec order. They are the frames of this message, or follow as ``pieces``.
+    """
 
     TAG: ClassVar[int] = 38
     number: int = uint()
     rows: int = uint(U32)
+    batches: int = uint(U32, default=1)
+    ticket: int = uint(default=0)
+    weights: bool = flag(default=False)
+    sets: bool = flag(default=False)
+    pieces: bool = flag(default=False)
 
 
 @dataclass(frozen=True)
@@ -280,10 +310,34 @@ class Answer(Message):
     what: str = text(32)
 
 
+@dataclass(frozen=True)
+class DrawnHead(Message):
+    """As :class:`BatchHead`, for who has mapped the pool whose header holds ``nonce``. Frames: ids, weights, sets."""
+
+    TAG: ClassVar[int] = 44
+    number: int = uint()
+    rows: int = uint(U32)
+    batches: int = uint(U32, default=1)
+    ticket: int = uint(default=0)
+    weights: bool = flag(default=False)
+    sets: bool = flag(default=False)
+    nonce: int = uint(default=0)
+
+
+@dataclass(frozen=True)
+class BatchPiece(Message):
+    """The next bytes of the last :class:`BatchHead`: of its column ``column`` from ``offset`` on. Frame: the bytes."""
+
+    TAG: ClassVar[int] = 45
+    column: int = uint(U32)
+    offset: int = uint()
+
+
 MESSAGES: dict[int, type[Message]] = {
     cls.TAG: cls
     for cls in (
-        *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye),
+        *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye, Redraw),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
+        *(DrawnHead, BatchPiece),
     )
 }

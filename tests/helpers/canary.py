@@ -9,6 +9,7 @@ import numpy as np
 from helpers.weights import mlp_description
 
 from headrace.actor.policy import MlpLayout
+from headrace.buffer.view import PoolView
 from headrace.common.clock import MonotonicClock
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version, WeightSet
@@ -16,6 +17,7 @@ from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner.feed import Feed
+from headrace.learner.gatherer import Gatherer
 
 
 def canary_weights(spec: TransitionSpec, learner: str, epoch: int, step: int) -> WeightSet:
@@ -34,11 +36,13 @@ def prove(batch: object, stack: int = 1) -> None:
         raise AssertionError(f"a row does not prove itself: {obs[:4]} {following[:4]} {rows[:4]}")
 
 
-def run(endpoint: str, batch_size: int, publish_every: int, seconds: float) -> int:
+def run(endpoint: str, batch_size: int, publish_every: int, seconds: float, reading: str = "auto") -> int:
     """Learn nothing until the buffer says stop; the number of batches taken."""
-    feed = Feed(batch_size, 8, statistics=False)
+    feed = Feed(batch_size, 8, statistics=False, reading=reading, open_view=PoolView)
     network = NetworkConfig()
     link = Link(new_hello("learner", "canary"), feed, endpoint, network, MonotonicClock())
+    gatherer = Gatherer(feed, link.wake)
+    gatherer.start()
     link.start()
     spec = TransitionSpec.from_dict(link.wait_welcome(60).spec)
     feed.publish(canary_weights(spec, "canary", feed.epoch, 0))
@@ -61,9 +65,10 @@ def run(endpoint: str, batch_size: int, publish_every: int, seconds: float) -> i
             link.wake()
     done = feed.stop is not None and feed.stop.done
     feed.wait_published(2.0)
+    gatherer.close()
     link.close(Goodbye(done, "canary"))
     return step
 
 
 if __name__ == "__main__":
-    print(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
+    print(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), *sys.argv[5:]))

@@ -57,10 +57,10 @@ class Roles:
         """Start an actor with this id."""
         return self.start(name, "actor", str(self.config), "--connect", self.endpoint, "--id", name, *words)
 
-    def canary(self, batch_size: int, publish_every: int, seconds: float) -> subprocess.Popen[bytes]:
+    def canary(self, batch_size: int, publish_every: int, seconds: float, reading: str = "auto") -> subprocess.Popen[bytes]:
         """Start the stand-in learner."""
-        words = [sys.executable, "-P", "-m", "helpers.canary", self.endpoint, str(batch_size), str(publish_every), str(seconds)]
-        return self._start("canary", words)
+        numbers = [str(batch_size), str(publish_every), str(seconds)]
+        return self._start("canary", [sys.executable, "-P", "-m", "helpers.canary", self.endpoint, *numbers, reading])
 
     def log(self, name: str) -> str:
         """What a process has printed."""
@@ -103,7 +103,8 @@ class Roles:
         return codes
 
     def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log, env=environment, cwd=self.directory)
         return self.processes[name]

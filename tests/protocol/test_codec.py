@@ -9,7 +9,6 @@ import msgpack
 import numpy as np
 import pytest
 
-from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.errors import WireError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -161,15 +160,3 @@ def test_fragments_out_of_order_or_too_large_are_refused_and_forgotten():
     with pytest.raises(WireError):
         joiner.add(m.Fragment(0, 1, 40), b"\xff" * 40)
     assert [joiner.add(*p) is not None for p in pieces][-1]
-
-
-def test_a_batch_survives_the_wire_and_may_be_written():
-    rows = np.zeros(4, SPEC.row_dtype)
-    rows["t"] = [4, 3, 2, 1]
-    obs = {"image": np.ones((4, 2, 4, 4, 3), np.uint8), "state": np.full((4, 2, 3), 7, np.float32)}
-    sent = Batch(np.arange(4), rows, obs, {k: v + 1 for k, v in obs.items()})
-    parts = codec.batch_parts(m.BatchHead(9, 4), sent, SPEC)
-    back = codec.parse_batch(codec.decode(parts[0]), parts[1:], SPEC)
-    assert back.rows["t"].tolist() == [4, 3, 2, 1]
-    assert float(back.next_obs["state"].sum()) == 8 * 24
-    back.obs["state"][0] = 0

@@ -32,8 +32,12 @@ HEADERS = [
         "93010485a865786563757465640aa7736574746c656407a565706f636801a47374657002a67265706f727481a16101",
     ),
     (
-        m.Draw(wanted=8, batch_size=256, statistics=True),
-        "93010583a677616e74656408aa62617463685f73697a65cd0100aa73746174697374696373c3",
+        m.Draw(wanted=8, batch_size=256, statistics=True, mapped=True),
+        "93010584a677616e74656408aa62617463685f73697a65cd0100aa73746174697374696373c3a66d6170706564c3",
+    ),
+    (
+        m.Redraw(ticket=3, rows=2, gather=True),
+        "93010c83a67469636b657403a4726f777302a6676174686572c3",
     ),
     (m.Ack(stream=5, seq=32), "93012282a673747265616d05a373657120"),
     (
@@ -47,8 +51,11 @@ HEADERS = [
             spec=None,
             streams=((5, 32),),
             pool="ab",
+            directory="/p",
+            nonce=9,
+            kernel="k",
         ),
-        "93012089a565706f636803a76c656173655f73cb4014000000000000ab6865617274626561745f73cb3fe0000000000000ac6372656469745f6279746573ce00800000ae667261676d656e745f6279746573ce00040000ad6d6573736167655f6279746573ce10000000a473706563c0a773747265616d7391920520a4706f6f6ca26162",
+        "9301208ca565706f636803a76c656173655f73cb4014000000000000ab6865617274626561745f73cb3fe0000000000000ac6372656469745f6279746573ce00800000ae667261676d656e745f6279746573ce00040000ad6d6573736167655f6279746573ce10000000a473706563c0a773747265616d7391920520a4706f6f6ca26162a96469726563746f7279a22f70a56e6f6e636509a66b65726e656ca16b",
     ),
     (
         m.State(
@@ -56,7 +63,15 @@ HEADERS = [
         ),
         "93012589a76c6561726e6572a76c6561726e6572a565706f636801a47374657014a76772616e74656464a672616e646f6d32a566696e616cc3a57068617365a8747261696e696e67a9656e765f737465707363a67265706f7274c0",
     ),
-    (m.BatchHead(number=1, rows=256), "93012682a66e756d62657201a4726f7773cd0100"),
+    (
+        m.BatchHead(number=4, rows=256, batches=4, pieces=True),
+        "93012687a66e756d62657204a4726f7773cd0100a76261746368657304a67469636b657400a777656967687473c2a473657473c2a6706965636573c3",
+    ),
+    (
+        m.DrawnHead(number=4, rows=256, batches=4, nonce=9, weights=True),
+        "93012c87a66e756d62657204a4726f7773cd0100a76261746368657304a67469636b657400a777656967687473c3a473657473c2a56e6f6e636509",
+    ),
+    (m.BatchPiece(column=2, offset=1 << 20), "93012d82a6636f6c756d6e02a66f6666736574ce00100000"),
     (
         m.Refused(reason="held", detail="by pid 9", retry_s=0.5),
         "93012183a6726561736f6ea468656c64a664657461696ca86279207069642039a772657472795f73cb3fe0000000000000",
@@ -64,8 +79,9 @@ HEADERS = [
 ]
 TAGS = {
     "Hello": 1, "BlockHead": 2, "Fragment": 3, "Pulse": 4, "Draw": 5, "WeightsGet": 6, "Publish": 7, "EpisodeEnd": 8,
-    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Welcome": 32, "Refused": 33, "Ack": 34, "Reject": 35, "Received": 36,
-    "State": 37, "BatchHead": 38, "StatisticsHead": 39, "WeightsPart": 40, "Published": 41, "Stop": 42, "Answer": 43,
+    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Welcome": 32, "Refused": 33, "Ack": 34, "Reject": 35,
+    "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39, "WeightsPart": 40, "Published": 41, "Stop": 42,
+    "Answer": 43, "DrawnHead": 44, "BatchPiece": 45,
 }  # fmt: skip
 SPEC = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((2,), (-1.0, -2.0), (1.0, 2.0)), window=3, stack=2)
 ROW = {

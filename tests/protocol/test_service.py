@@ -16,12 +16,16 @@ from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.service import Service
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
+from headrace.buffer.view import PoolView
 from headrace.buffer.worker import PoolWorker
 from headrace.common.block import Block
+from headrace.common.process import kernel
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.staging import Staging
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import block_parts, decode, encode, parse_batch
+from headrace.common.wire.batches import Incoming, parse_drawn
+from headrace.common.wire.codec import block_parts, decode, encode
 from headrace.common.wire.network import NetworkConfig
 
 SPEC = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
@@ -193,14 +197,57 @@ def test_batches_follow_the_credit_and_carry_the_rows(buffer):
     buffer.learner()
     assert kinds(buffer.say(b"L", m.Draw(10, 4))) == []
     answers = buffer.block(b"A", 1, *range(7))  # 7 steps, 4 fill: 3 updates
-    batches = [(h, f) for _, h, f in answers if isinstance(h, m.BatchHead)]
-    assert [h.number for h, _ in batches] == [1, 2, 3]
-    for head, frames in batches:
-        batch = parse_batch(head, frames, SPEC)
-        assert len(set(batch.ids.tolist())) == 4
-        assert np.array_equal(batch.obs["obs"][:, 2], batch.rows["t"])
-        assert np.array_equal(batch.next_obs["obs"][:, 2], batch.rows["t"] + 1)
+    ((head, frames),) = [(h, f) for _, h, f in answers if isinstance(h, m.BatchHead)]
+    assert (head.number, head.batches) == (3, 3)
+    batch = Incoming(head, frames, Staging(SPEC, 12).take(), SPEC).batch
+    assert [len(set(batch.ids[low : low + 4].tolist())) for low in (0, 4, 8)] == [4, 4, 4]
+    assert np.array_equal(batch.obs["obs"][:, 2], batch.rows["t"])
+    assert np.array_equal(batch.next_obs["obs"][:, 2], batch.rows["t"] + 1)
     assert kinds(buffer.say(b"L", m.Draw(10, 4))) == []
+
+
+def test_who_has_mapped_the_pool_gets_ids_and_may_ask_for_others(buffer, tmp_path):
+    buffer.actor()
+    assert first(buffer.actor(b"B", "b"), m.Welcome).directory == ""
+    welcome = first(buffer.learner(), m.Welcome)
+    assert (welcome.directory, welcome.kernel) == (str(tmp_path), kernel())
+    view = PoolView(tmp_path, welcome.nonce)
+    buffer.say(b"L", m.Draw(10, 4, mapped=True))
+    answers = buffer.block(b"A", 1, *range(9))  # 9 steps, 4 fill: 5 updates
+    ((head, frames),) = [(h, f) for _, h, f in answers if isinstance(h, m.DrawnHead)]
+    assert (head.number, head.batches, head.rows, head.nonce) == (5, 5, 4, welcome.nonce)
+    ids, weights, sets = parse_drawn(head, frames)
+    batch, bad = view.gather(ids)
+    assert not bad.any()
+    assert (weights, sets) == (None, None)
+    assert np.array_equal(batch.obs["obs"][:, 2], batch.rows["t"])
+    ((_, other, frames),) = buffer.say(b"L", m.Redraw(7, 2))
+    assert (type(other), other.ticket, other.rows) == (m.DrawnHead, 7, 2)
+    assert len(parse_drawn(other, frames)[0]) == 2
+    ((_, whole, frames),) = buffer.say(b"L", m.Redraw(8, 4, gather=True))
+    assert (type(whole), whole.ticket, whole.rows, len(frames)) == (m.BatchHead, 8, 4, 4)
+    assert buffer.service.totals.updates == 5  # other rows are no grant
+
+
+def test_a_redraw_that_the_pool_cannot_serve_yet_is_served_later(buffer):
+    buffer.actor()
+    buffer.learner()
+    buffer.block(b"A", 1, 0, 1)
+    assert kinds(buffer.say(b"L", m.Redraw(1, 3))) == []
+    assert m.DrawnHead not in kinds(buffer.block(b"A", 3, 2))
+    buffer.tick(0.1)
+    answers = buffer.block(b"A", 4, 3)
+    assert first(answers, m.DrawnHead).ticket == 1
+
+
+def test_demands_without_bounds_are_refused(buffer):
+    buffer.actor()
+    buffer.learner()
+    for message in (m.Draw(257, 4), m.Draw(1, 0), m.Draw(1, 1 << 21), m.Redraw(1, 0), m.Redraw(1, 1 << 21)):
+        assert kinds(buffer.say(b"L", message)) == []
+    assert buffer.service.refused["malformed"] == 5
+    assert kinds(buffer.say(b"A", m.Redraw(1, 1))) == []
+    assert buffer.service.refused["direction"] == 1
 
 
 def test_updates_lost_with_a_learner_are_not_refunded(tmp_path):
@@ -214,7 +261,7 @@ def test_updates_lost_with_a_learner_are_not_refunded(tmp_path):
     again = Buffer(tmp_path)  # the buffer was killed too
     again.learner()
     answers = again.say(b"L", m.Draw(50, 4))
-    assert [h.number for _, h, _ in answers if isinstance(h, m.BatchHead)] == [4, 5]
+    assert [(h.number, h.batches) for _, h, _ in answers if isinstance(h, m.BatchHead)] == [(5, 2)]
     again.worker.close()
 
 

@@ -27,7 +27,7 @@ def check_pool(run, *, env_steps):
 
 def test_a_run_of_scripted_rows_reaches_its_goal_exactly(tmp_path):
     with roles(tmp_path, scripted()) as run:
-        run.canary(64, 50, 60)  # any start order works
+        run.canary(64, 50, 60, "socket")  # any start order works
         run.actor("actor-0")
         run.actor("actor-1")
         run.buffer()
@@ -48,6 +48,8 @@ def test_sigkill_of_the_buffer_loses_and_doubles_nothing(tmp_path):
         run.canary(64, 50, 120)
         acked: dict[tuple[str, str], int] = {}
         for _ in range(5):
+            reads = run.wait(lambda s: s["learner"] is not None and "reading" in s["learner"], 60)["learner"]["reading"]
+            assert reads == "mapped"  # again and again, although each buffer has other files than the one before
             goal = run.status()["env_steps"] + rng.randint(300, 900)
             last = run.wait(lambda s, goal=goal: s["env_steps"] >= goal or s["phase"] == "done", 60)
             for actor in last["actors"]:

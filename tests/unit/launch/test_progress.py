@@ -143,3 +143,9 @@ def test_on_a_terminal_the_table_stays_in_place():
     progress.close()
     assert "\x1b[" in out.getvalue()
     assert "4,300" in out.getvalue()
+
+
+def test_how_the_learner_reads_the_pool_is_shown():
+    status = {"pool": {"rows": 7, "capacity": 10}, "learner": {"reading": "mapped"}}
+    assert dict(facts(status))["pool"] == "7 rows (70% of 10)   read: mapped"
+    assert dict(facts({**status, "learner": None}))["pool"] == "7 rows (70% of 10)"

@@ -1,0 +1,102 @@
+"""Batches for learners: what they asked for is drawn, granted, and made into messages; by ids alone or gathered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.sampler import Drawn
+from headrace.common.batch import Batch
+from headrace.common.errors import PoolTooSmall
+from headrace.common.specs import TransitionSpec
+from headrace.common.staging import Staging
+from headrace.common.wire.batches import batch_messages, batches_a_message, drawn_message
+from headrace.common.wire.codec import Parts, encode, statistics_frames
+from headrace.common.wire.messages import BatchHead, DrawnHead, StatisticsHead
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Grant and sample ``batches`` batches, each one update of the named phase; who has ``mapped`` gathers itself."""
+
+    peer: bytes
+    batches: int
+    batch_size: int
+    statistics: bool
+    mapped: bool = False
+    offline: bool = False
+
+
+@dataclass(frozen=True)
+class Again:
+    """Sample ``rows`` rows in place of some that the learner came too late for; nothing is granted."""
+
+    peer: bytes
+    ticket: int
+    rows: int
+    gather: bool
+
+
+class Drawing:
+    """Draws from one pool, for the thread that owns it."""
+
+    def __init__(self, pool: SACReplayPool, spec: TransitionSpec) -> None:
+        self._pool, self._spec = pool, spec
+        self._staging: Staging | None = None
+
+    def draw(self, work: Draw) -> tuple[int, list[Parts], str]:
+        """Batches granted, the messages that bring them, and why there are not more of them."""
+        pool, spec, done = self._pool, self._spec, 0
+        out: list[Parts] = []
+        if work.statistics:
+            statistics = pool.statistics()
+            out.append([encode(StatisticsHead(statistics.count)), *statistics_frames(statistics, spec)])
+        most = batches_a_message(spec, work.batch_size)
+        while done < work.batches:
+            n = min(most, work.batches - done)
+            try:
+                drawn = _joined([pool.draw(work.batch_size) for _ in range(n)])
+            except PoolTooSmall as error:
+                return done, out, str(error)[:256]
+            number = pool.grant_updates(n, offline=work.offline)
+            if work.mapped:
+                out.append(self._by_ids(DrawnHead(number, work.batch_size, n), drawn))
+            else:
+                batch = self._gather(drawn, most * work.batch_size)
+                out.extend(batch_messages(BatchHead(number, work.batch_size, n), batch, spec))
+            done += n
+        return done, out, ""
+
+    def again(self, work: Again) -> tuple[list[Parts], str]:
+        """The messages that bring the rows, or why there are none."""
+        try:
+            drawn = self._pool.draw(work.rows)
+        except PoolTooSmall as error:
+            return [], str(error)[:256]
+        if not work.gather:
+            return [self._by_ids(DrawnHead(0, work.rows, ticket=work.ticket), drawn)], ""
+        head = BatchHead(0, work.rows, ticket=work.ticket)
+        return batch_messages(head, self._gather(drawn, work.rows), self._spec), ""
+
+    def _by_ids(self, head: DrawnHead, drawn: Drawn) -> Parts:
+        return drawn_message(replace(head, nonce=self._pool.nonce), drawn.ids, drawn.weights, drawn.sets)
+
+    def _gather(self, drawn: Drawn, most: int) -> Batch:
+        """The rows, in memory of up to ``most`` rows that is used again once they are sent."""
+        n = len(drawn.ids)
+        if self._staging is None or self._staging.rows < n:
+            self._staging = Staging(self._spec, most)
+        batch = self._pool.gather(drawn.ids, self._staging.take()[:n])
+        return replace(batch, weights=drawn.weights, sets=drawn.sets)
+
+
+def _joined(draws: list[Drawn]) -> Drawn:
+    """Several draws of one sampler, one after the other."""
+    if len(draws) == 1:
+        return draws[0]
+    weights = [d.weights for d in draws if d.weights is not None]
+    sets = [d.sets for d in draws if d.sets is not None]
+    joined = (np.concatenate(parts) if parts else None for parts in (weights, sets))
+    return Drawn(np.concatenate([d.ids for d in draws]), *joined)

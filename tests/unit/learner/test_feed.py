@@ -1,0 +1,235 @@
+"""The feed: batches by socket and by mapping, rows that went before they were read, sessions that come and go; no sockets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.lane_rows import Lane, lane_spec, prove
+
+from headrace.buffer import SACReplayPool
+from headrace.buffer.demand import Demand
+from headrace.buffer.drawing import Drawing
+from headrace.buffer.view import PoolView
+from headrace.common.errors import ConfigError, WireError
+from headrace.common.process import kernel
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import decode
+from headrace.learner.feed import Feed
+
+SPEC = lane_spec(stack=2)
+B = 8
+
+
+class Buffer:
+    """A pool that answers a feed in this thread."""
+
+    def __init__(self, path, feed, capacity=32):
+        self.path, self.feed, self.capacity = path, feed, capacity
+        self.lane = Lane(SPEC, 1)
+        self.asked: list[m.Message] = []
+        self.open()
+
+    def open(self):
+        self.pool = SACReplayPool(self.capacity, path=self.path, spec=SPEC, rng=np.random.default_rng(0))
+        self.drawing, self.demand = Drawing(self.pool, SPEC), Demand()
+
+    def insert(self, rows):
+        self.pool.insert(self.lane.block(rows), "a", 1, self.lane.seq - rows)
+
+    def welcome(self, **changes):
+        told = {"directory": str(self.path), "nonce": self.pool.nonce, "kernel": kernel(), **changes}
+        self.demand = Demand()
+        self.feed.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 28, SPEC.to_dict(), **told))
+
+    def answer(self, most=256):
+        """Take what the feed says, and answer it."""
+        for parts in self.feed.outgoing(1 << 20):
+            message = decode(parts[0])
+            self.asked.append(message)
+            if isinstance(message, m.Draw):
+                self.demand.ask(message)
+            else:
+                self.send(self.drawing.again(self.demand.again(b"", message))[0])
+        work = self.demand.work(b"", most, self.pool.size, SPEC, offline=False)
+        if work is not None:
+            done, out, _ = self.drawing.draw(work)
+            self.demand.done(work, done)
+            self.send(out)
+
+    def send(self, messages):
+        for parts in messages:
+            self.feed.received(decode(parts[0]), list(map(memoryview, parts[1:])))
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def build(reading="auto", prefetch=4, rows=32, batch_size=B):
+        feed = Feed(batch_size, prefetch, statistics=False, reading=reading, open_view=PoolView)
+        buffer = Buffer(tmp_path / "pool", feed)
+        buffer.insert(rows)
+        made.append(buffer)
+        buffer.welcome()
+        feed.start_drawing()
+        return feed, buffer
+
+    yield build
+    for buffer in made:
+        buffer.pool.close()
+
+
+def take(feed, batch_size=B):
+    """The next batch, which must prove itself and hold no row twice."""
+    batch = feed.get(0)
+    assert batch is not None
+    assert len(set(batch.ids.tolist())) == len(batch) == batch_size
+    prove(batch, SPEC)
+    return batch
+
+
+@pytest.mark.parametrize("reading", ["mapped", "socket"])
+def test_batches_are_kept_ahead_and_prove_themselves(make, reading):
+    feed, buffer = make(reading)
+    kept = []
+    for _ in range(5):
+        buffer.answer()
+        assert feed.gather(0) is False
+        assert feed.pulse().report["batches_ahead"] == 4
+        assert feed.pulse().report["reading"] == reading
+        kept += [take(feed) for _ in range(4)]
+        assert feed.get(0) is None
+    assert buffer.pool.updates == 20
+    for batch in kept:  # what is still held was not written over
+        prove(batch, SPEC)
+    assert {type(x) for x in buffer.asked} == {m.Draw}
+
+
+def test_rows_that_went_before_the_gather_are_drawn_anew(make):
+    feed, buffer = make("mapped")
+    buffer.answer()
+    buffer.insert(12)  # a third of what was drawn is gone
+    assert feed.gather(0) is True
+    assert feed.pulse().report["batches_redrawn"] == 4
+    buffer.answer()
+    redraws = [x for x in buffer.asked if isinstance(x, m.Redraw)]
+    assert len(redraws) == 4
+    assert all(0 < x.rows < B and not x.gather for x in redraws)
+    while feed.gather(0):  # a row that the batch holds already may have come again
+        buffer.answer()
+    for _ in range(8):
+        feed.gather(0)
+        buffer.answer()
+    batches = [take(feed) for _ in range(4)]
+    assert all(batch.ids.min() >= buffer.pool.tail for batch in batches)
+
+
+def test_after_three_redraws_the_buffer_gathers(make):
+    feed, buffer = make("mapped", prefetch=1)
+    buffer.answer()
+    for _ in range(4):
+        buffer.insert(32)  # all of it is gone again
+        assert feed.gather(0) is True
+        buffer.answer()
+    assert [x.gather for x in buffer.asked if isinstance(x, m.Redraw)] == [False, False, False, True]
+    take(feed)
+    assert buffer.pool.updates == 1
+
+
+def test_a_batch_with_weights_is_drawn_anew_as_a_whole(make):
+    feed, buffer = make("mapped", prefetch=1)
+    weights = np.arange(B, dtype="<f4")
+    plain = buffer.pool.draw
+    buffer.pool.draw = lambda n: type(plain(n))(plain(n).ids, weights[:n], np.zeros(n, "|u1"))
+    buffer.answer()
+    buffer.insert(12)
+    assert feed.gather(0) is True
+    buffer.answer()
+    assert [x.rows for x in buffer.asked if isinstance(x, m.Redraw)] == [B]
+    assert feed.gather(0) is False
+    batch = take(feed)
+    assert batch.weights.tolist() == weights.tolist()
+    assert batch.sets.tolist() == [0] * B
+
+
+def test_a_restarted_buffer_is_mapped_anew_and_what_was_granted_is_not_lost(make):
+    feed, buffer = make("mapped")
+    buffer.answer()
+    buffer.pool.close()
+    buffer.open()
+    assert feed.gather(0) is True  # the files have another owner, who has not greeted us yet
+    assert feed.pulse().report["reading"] == "socket"
+    buffer.welcome()
+    assert feed.pulse().report["reading"] == "mapped"
+    buffer.answer()
+    assert [x.rows for x in buffer.asked if isinstance(x, m.Redraw)] == [B] * 4
+    for _ in range(4):
+        feed.gather(0)
+    for _ in range(4):
+        take(feed)
+    assert buffer.pool.updates == 4
+
+
+def test_answers_that_a_lost_session_swallowed_are_asked_for_again(make):
+    feed, buffer = make("mapped", prefetch=1)
+    buffer.answer()
+    buffer.insert(32)
+    assert feed.gather(0) is True
+    list(feed.outgoing(1 << 20))  # sent, but the buffer never saw it
+    buffer.welcome()
+    buffer.answer()
+    assert feed.gather(0) is False
+    take(feed)
+
+
+@pytest.mark.parametrize("changes", [{"directory": ""}, {"directory": "/nowhere"}, {"kernel": "another"}, {"nonce": 1}])
+def test_what_cannot_be_mapped_comes_by_socket_unless_mapping_is_forced(make, changes):
+    feed, buffer = make("auto")
+    buffer.welcome(**changes)
+    assert feed.pulse().report["reading"] == "socket"
+    buffer.answer()
+    take(feed)
+    forced = Feed(B, 4, statistics=False, reading="mapped", open_view=PoolView)
+    buffer.feed = forced
+    with pytest.raises(ConfigError, match="learner.reading: mapped, but"):
+        buffer.welcome(**changes)
+
+
+def test_a_batch_in_pieces_that_a_lost_session_cut_is_not_waited_for(make, monkeypatch):
+    monkeypatch.setattr("headrace.common.wire.batches.PIECE_BYTES", 64)
+    feed, buffer = make("socket", prefetch=2)
+    sent = []
+    buffer.send = sent.extend
+    buffer.answer()
+    assert len(sent) > 10
+    Buffer.send(buffer, sent[:5])
+    del buffer.send
+    buffer.welcome()
+    buffer.answer()
+    take(feed)
+    take(feed)
+    assert feed.get(0) is None
+
+
+def test_messages_that_were_not_asked_for_are_refused(make):
+    feed, _ = make("mapped")
+    for head, frames in (
+        (m.DrawnHead(1, B, 1, ticket=9), [bytes(8 * B)]),
+        (m.BatchHead(1, B, 1, ticket=9), []),
+        (m.DrawnHead(1, B + 1, 1), [bytes(8 * B + 8)]),
+        (m.DrawnHead(1, B, 0), [b""]),
+        (m.DrawnHead(1, B, 1 << 30), [b""]),
+        (m.BatchHead(1, B, 1 << 30), []),
+        (m.BatchPiece(0, 0), [b"x"]),
+    ):
+        with pytest.raises(WireError):
+            feed.received(head, frames)
+    assert feed.get(0) is None
+    assert feed.gather(0) is False
+
+
+def test_a_failure_of_the_gathering_thread_ends_the_learner(make):
+    feed, _ = make("mapped")
+    feed.fail(MemoryError("no room"))
+    with pytest.raises(MemoryError):
+        feed.get(0)
