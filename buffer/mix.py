@@ -1,9 +1,10 @@
 """A mix: batches made of named sets by their shares.
 
 Rules. A batch holds distinct rows, also where sets overlap: sets draw smallest first, and a row drawn for one is not drawn
-for another. A set with fewer such rows than its part repeats rows (``replace``), or leaves the rest (``yield``) to the sets
-that have rows left, by their shares; where none has, to those that repeat. Rows are spread so that each stretch of the batch
-holds the sets in the batch's proportion: slices of it are batches of the same mix.
+for another. (Sets that draw by priority may draw a row twice, as priorities do.) A set with fewer such rows than its part
+repeats rows (``replace``), or leaves the rest (``yield``) to the sets that have rows left, by their shares; where none has,
+to those that repeat. Rows are spread so that each stretch of the batch holds the sets in the batch's proportion: slices of it
+are batches of the same mix.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headrace.buffer.row_set import SetIndex
 from headrace.common.errors import PoolTooSmall
 
 Array = np.ndarray[Any, Any]
+UNLIMITED = 1 << 62
 
 
 class Mix:
@@ -45,8 +47,17 @@ class Mix:
                 return f"set {s.name!r} holds {len(s)} rows of the {need} that it must hold before the first batch"
         return ""
 
-    def draw(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """``(batch_size,)`` int64 ids, and ``(batch_size,)`` uint8 numbers of the sets that they were drawn for.
+    @property
+    def drawable(self) -> int:
+        """Largest batch that there may be rows for now; overlapping sets may have fewer, which :meth:`draw` finds out."""
+        if self.waiting():
+            return 0
+        return UNLIMITED if any(s.config.when_small == "replace" for s in self._sets) else sum(map(len, self._sets))
+
+    def draw(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        """``(batch_size,)`` int64 ids, uint8 numbers of the sets that they were drawn for, and N P(i) in these sets.
+
+        N P(i) is how much more often a row is drawn than its set's average row: 1 unless sets draw by priority.
 
         Raises:
             PoolTooSmall: a set is below its minimum, or all sets together have too few rows; names them.
@@ -120,7 +131,7 @@ class _Hand:
 
     def __init__(self, sets: list[SetIndex], turns: list[Turns], rng: np.random.Generator) -> None:
         self._sets, self._turns, self._rng = sets, turns, rng
-        self._parts: list[tuple[int, Array]] = []
+        self._parts: list[tuple[int, Array, Array]] = []
         self._taken: Array = np.empty(0, np.int64)
         self.counts = [0] * len(sets)
         self.repeated = [0] * len(sets)
@@ -141,27 +152,30 @@ class _Hand:
         count = count if repeat else min(count, fresh)
         if count <= 0:
             return
+        if self._sets[i].by_priority:
+            ids, odds = self._sets[i].draw_by_priority(count, self._rng)
+            self.repeated[i] += count - len(np.unique(ids))
+        else:
+            ids, odds = self._draw_evenly(i, count, room, repeat), np.ones(count)
+        self._parts.append((i, ids, odds))
+        self._taken = np.union1d(self._taken, ids)
+        self.counts[i] += count
+
+    def _draw_evenly(self, i: int, count: int, room: dict[int, int], repeat: bool) -> Array:
         limits = dict.fromkeys(room, count) if repeat else room
         parts = []
         for task, n in self._turns[i].divide(count, limits).items():
             if n:
                 parts.append(self._sets[i].draw(n, self._rng, self._taken, task))
                 self.repeated[i] += max(0, n - room[task])
-        ids = np.concatenate(parts)
-        if len(parts) > 1:
-            ids = self._rng.permutation(ids)
-        self._parts.append((i, ids))
-        self._taken = np.union1d(self._taken, ids)
-        self.counts[i] += count
+        return parts[0] if len(parts) == 1 else self._rng.permutation(np.concatenate(parts))
 
-    def spread(self, numbers: list[int]) -> tuple[Array, Array]:
-        """The batch's ids and set numbers, each set's rows at equal distances."""
-        per_set: dict[int, list[Array]] = {}
-        for i, part in self._parts:
-            per_set.setdefault(i, []).append(part)
-        ids = np.concatenate([part for parts in per_set.values() for part in parts])
-        sizes = [self.counts[i] for i in per_set]
-        places = np.concatenate([(np.arange(n) + 0.5) / n for n in sizes])
+    def spread(self, numbers: list[int]) -> tuple[Array, Array, Array]:
+        """The batch's ids, set numbers and N P(i), each set's rows at equal distances."""
+        parts = sorted(self._parts, key=lambda part: part[0])
+        ids, odds = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+        drawn = [(numbers[i], n) for i, n in enumerate(self.counts) if n]
+        places = np.concatenate([(np.arange(n) + 0.5) / n for _, n in drawn])
         order = np.argsort(places, kind="stable")
-        sets = np.repeat(np.array([numbers[i] for i in per_set], np.uint8), sizes)
-        return ids[order], sets[order]
+        sets = np.repeat(np.array([number for number, _ in drawn], np.uint8), [n for _, n in drawn])
+        return ids[order], sets[order], odds[order]

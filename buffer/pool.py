@@ -77,6 +77,7 @@ class SACReplayPool:
         self._closed = False
         self._owner: PoolLock | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
+        way.check_fits(self.config.capacity, 1)
         if self._path is not None:
             self._path.mkdir(parents=True, exist_ok=True)
             self._owner = PoolLock(self._path)
@@ -291,32 +292,31 @@ class SACReplayPool:
         with self._lock:
             return {} if self._store is None else self._store.ledger.streams(actor)
 
-    def sample(self, batch_size: int, rng: np.random.Generator | None = None) -> Batch:
+    def sample(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Batch:
         """A batch of live rows that are not discarded: distinct and equally likely, or as ``sampling`` says.
 
         Args:
             batch_size: B.
             rng: draws instead of the pool's own generator.
+            mix: with named sets, whose shares: ``critic``, or ``actor`` where some set has an ``actor_share``.
 
         Raises:
-            PoolTooSmall: names B and the live rows.
+            PoolTooSmall: names B and the live rows, or the sets that have too few.
+            PoolError: there is no such mix.
         """
         with self._lock:
-            drawn = self.draw(batch_size, rng)
+            drawn = self.draw(batch_size, rng, mix)
             batch = self._open().segment.reader.gather(drawn.ids)
             return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets)
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
-        """The rows that :meth:`sample` would gather, by id.
-
-        Raises:
-            PoolTooSmall: names B and the live rows.
-        """
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Drawn:
+        """The rows that :meth:`sample` would gather, by id, with its errors."""
         with self._lock:
             self._check_not_closed()
-            require_rows(batch_size, self.size)
+            if self._store is None:
+                require_rows(batch_size, 0)
             self._open()
-            return self._sampling.draw(batch_size, rng)
+            return self._sampling.draw(batch_size, rng, mix)
 
     def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
         """Give sampled rows new priorities; returns how many were stale: gone, discarded, or of an earlier epoch.
@@ -336,6 +336,23 @@ class SACReplayPool:
         with self._lock:
             self._open()
             return self._sampling.update(epoch, ids, priorities)
+
+    @property
+    def drawable(self) -> int:
+        """Largest batch that there may be rows for now: live rows, or with named sets what their mixes can make of theirs."""
+        with self._lock:
+            return 0 if self._store is None else self._sampling.drawable
+
+    @property
+    def waiting(self) -> str:
+        """The named set that is waited for before any batch can be drawn, in words; empty when none is."""
+        with self._lock:
+            return "" if self._store is None else self._sampling.waiting
+
+    @property
+    def mixes(self) -> list[str]:
+        """What :meth:`sample` can draw: ``critic``, and ``actor`` where the actor's batch is a separate one."""
+        return self._sampling.mixes
 
     def sampling_info(self) -> dict[str, Any]:
         """How batches are drawn now, in numbers."""
@@ -425,15 +442,18 @@ class SACReplayPool:
             if self._path is None and self._staging is None:
                 self._staging = Staging.of(self._plain, store.spec)
 
-    def sample_batch(self, batch_size: int) -> dict[str, Any]:
+    def sample_batch(self, batch_size: int, mix: str = "critic") -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.
 
-        Prioritised sampling adds numpy arrays ``ids`` ``(B,)`` int64 and ``weights`` ``(B,)`` float32.
+        Prioritised sampling adds numpy arrays ``ids`` ``(B,)`` int64 and ``weights`` ``(B,)`` float32, named sets add ``sets``
+        ``(B,)`` uint8.
         """
         with self._lock:
-            batch = self.sample(batch_size)
-            plain = (self._plain or PlainLayout.of_spec(self._open().spec)).unpack(batch)
-            return plain if batch.weights is None else {**plain, "ids": batch.ids, "weights": batch.weights}
+            batch = self.sample(batch_size, mix=mix)
+            out = (self._plain or PlainLayout.of_spec(self._open().spec)).unpack(batch)
+            if batch.weights is not None:
+                out |= {"ids": batch.ids, "weights": batch.weights}
+            return out if batch.sets is None else {**out, "sets": batch.sets}
 
     def insert_and_resample(self, new_data: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
         """:meth:`add_batch`, then :meth:`sample_batch`, with nothing of another thread in between."""

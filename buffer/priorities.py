@@ -9,6 +9,7 @@ instant no row has a stranger's priority, and one that has none gets the running
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ class Priorities:
     def __init__(self, config: SamplingConfig, column: Array, header: Header, random: RandomSource) -> None:
         self._config, self._column, self._header, self._random = config, column, header, random
         self._tree = SumTree(len(column))
+        self._listeners: list[Callable[[Array, Array], None]] = []
         self._tail = self._head = self._live = 0
 
     @property
@@ -67,18 +69,13 @@ class Priorities:
     def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
         """Rows with probability P(i) = p_i^a / sum p^a, and weights (N P)^-b over the largest of the batch.
 
-        Stratified: the sum is cut into ``batch_size`` equal parts, and one row is drawn of each. Every row is expected as
-        often as in independent draws, with less variance; a row that fills a part of its own comes more than once.
+        A row may come more than once, see :meth:`SumTree.draw`.
 
         Raises:
             PoolTooSmall: fewer rows than ``batch_size`` are live.
         """
         require_rows(batch_size, self._live)
-        generator = self._random.pick(rng)
-        points = np.arange(batch_size) + generator.random(batch_size)
-        points *= self._tree.total / batch_size
-        slots = generator.permutation(self._tree.find(points))  # sorted points walk the tree's memory in order
-        leaves = self._tree.get(slots)
+        slots, leaves = self._tree.draw(batch_size, self._random.pick(rng))
         # N and the sum are the same for the whole batch, so they cancel when the largest weight becomes 1.
         weights = (leaves.min() / leaves) ** np.float32(self.importance_exponent)
         return Drawn(self._ids(slots), weights)
@@ -122,8 +119,22 @@ class Priorities:
         largest = values.max()
         if largest > self.maximum:  # before the column, so that a kill leaves no priority above it
             self._header[Field.MAX_PRIORITY] = int(largest.view(np.int32))
+        self._set(slots, values)
+
+    def _set(self, slots: Array, values: Array) -> None:
+        leaves = self._leaves(values)
         self._column[slots] = values
-        self._tree.set(slots, self._leaves(values))
+        self._tree.set(slots, leaves)
+        for tell in self._listeners:
+            tell(slots, leaves)
+
+    def leaves(self, slots: Array) -> Array:
+        """``(n,)`` p^a of the rows in ``slots``; 0 where no row can be drawn."""
+        return self._tree.get(slots)
+
+    def listen(self, tell: Callable[[Array, Array], None]) -> None:
+        """Call ``tell(slots, leaves)`` whenever rows that are live already get other priorities."""
+        self._listeners.append(tell)
 
     def _count_stale(self, stale: int) -> int:
         if stale:

@@ -65,7 +65,7 @@ class RecentVersions:
         return out
 
     def committed(self, first: int, rows: Array) -> Array:
-        """Take in rows ``first ..``; ids of older rows that are no longer recent."""
+        """Take in rows ``first ..``; ascending ids of older rows that are no longer recent."""
         left: list[Array] = []
         for version, offsets in _by_version(rows):
             learner, *order = version
@@ -82,10 +82,10 @@ class RecentVersions:
             if pushed_out is not None:
                 left.append(self._rows_of(pushed_out, first))
         self._column[(first + np.flatnonzero(rows["learner_epoch"] == 0)) % self._slots] = 0
-        return np.concatenate(left) if left else np.empty(0, np.int64)
+        return np.sort(np.concatenate(left)) if left else np.empty(0, np.int64)
 
     def retired(self, tail: int, ids: Array) -> Array:
-        """Let rows ``ids`` below ``tail`` go; ids of rows that are recent again."""
+        """Let rows ``ids`` below ``tail`` go; ascending ids of rows that are recent again."""
         entered: list[Array] = []
         numbers, counts = np.unique(self._column[ids % self._slots], return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -98,7 +98,7 @@ class RecentVersions:
                 back = self._leave(seen)
                 if back is not None:
                     entered.append(self._rows_of(back, back.last + 1, tail))
-        return np.concatenate(entered) if entered else np.empty(0, np.int64)
+        return np.sort(np.concatenate(entered)) if entered else np.empty(0, np.int64)
 
     def _number(self, version: tuple[int, int, int]) -> int:
         self._numbers[version] = self._next

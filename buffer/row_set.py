@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.config import OUTCOMES, SOURCES, SetConfig
-from headrace.buffer.dense import DenseRows
+from headrace.buffer.ordered_rows import OrderedRows
+from headrace.buffer.priorities import Priorities
 from headrace.buffer.recent_versions import RecentVersions
+from headrace.buffer.sum_tree import SumTree
 from headrace.common.errors import PoolTooSmall
 from headrace.common.specs import SOURCE_DEMO, SOURCE_HUMAN
 
@@ -27,17 +29,27 @@ class SetIndex:
         slots: row slots of the ring.
         human_rows: ``any`` or ``most``: how many of a row's executed steps make it a human's.
         actors: names of the actors by the index that rows hold; it only grows.
+        priorities: of the same rows, told of each change before the set is; rows are then drawn by priority.
     """
 
     def __init__(
-        self, name: str, config: SetConfig, slots: int, human_rows: str = "any", actors: Callable[[], list[str]] = list
+        self,
+        name: str,
+        config: SetConfig,
+        slots: int,
+        human_rows: str = "any",
+        actors: Callable[[], list[str]] = list,
+        priorities: Priorities | None = None,
     ) -> None:
         self.name, self.config = name, config
         self._slots, self._human_rows = slots, human_rows
         self._actors = ActorNames(config.actor, actors)
-        self._members = DenseRows(slots, grouped=config.balance == "task")
+        self._members = OrderedRows(slots, grouped=config.balance == "task")
         self._versions = RecentVersions(slots, config.newest_versions) if config.newest_versions else None
         self._flags: Array = np.zeros(slots, np.uint8)
+        self._priorities, self._tree = priorities, None if priorities is None else SumTree(slots)
+        if priorities is not None:
+            priorities.listen(self._reweigh)
         self._tail = self._start = self._head = 0
 
     def __len__(self) -> int:
@@ -46,7 +58,13 @@ class SetIndex:
     @property
     def nbytes(self) -> int:
         """Bytes reserved."""
-        return self._members.nbytes + self._flags.nbytes + (self._versions.nbytes if self._versions else 0)
+        parts = (self._members, self._flags, self._versions, self._tree)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether rows are drawn by priority."""
+        return self._tree is not None
 
     def contains(self, ids: Array) -> Array:
         """``(n,)`` bool: which of the live rows ``ids`` are in the set."""
@@ -90,9 +108,24 @@ class SetIndex:
             parts.append(group[rng.choice(len(group), rest, replace=False)])
         return np.concatenate(parts)
 
+    def draw_by_priority(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """``(count,)`` ids with P(i) = p_i^a / sum p^a over the set, and N P(i) of each, ``(count,)``; N rows are in the set.
+
+        A row may come more than once, as :meth:`Priorities.draw` says.
+
+        Raises:
+            PoolTooSmall: the set is empty.
+        """
+        if self._tree is None or not len(self):
+            raise PoolTooSmall(f"set {self.name!r} holds no rows with priorities to draw {count} from")
+        slots, leaves = self._tree.draw(count, rng)
+        return self._start + (slots - self._start) % self._slots, leaves * (len(self) / self._tree.total)
+
     def cleared(self) -> None:
         """Nothing is live any more."""
         self._members.clear()
+        if self._tree is not None:
+            self._tree.clear()
         self._flags[:] = 0
         self._actors.clear()
         self._tail = self._start = self._head = 0
@@ -107,7 +140,7 @@ class SetIndex:
         ids = np.arange(first, self._head)
         self._flags[ids % self._slots] = self._matches(rows)
         if self._versions:
-            self._members.remove(self._versions.committed(first, rows))
+            self._remove(self._versions.committed(first, rows))
         if self.config.newest_rows:
             self._shrink(self._head - self.config.newest_rows)
         self._members.label(ids, rows["task"])
@@ -127,19 +160,19 @@ class SetIndex:
         """Look again at the live rows ``ids``."""
         slots = ids % self._slots
         self._flags[slots] = self._flags[slots] & _DISCARDED | self._matches(rows)
-        self._members.remove(ids)
+        self._remove(ids)
         self._members.label(ids, rows["task"])
         self._enter(ids)
 
     def discarded(self, ids: Array) -> None:
         """Never draw the live rows ``ids`` again."""
         self._flags[ids % self._slots] |= _DISCARDED
-        self._members.remove(ids)
+        self._remove(ids)
 
     def _shrink(self, start: int) -> None:
         """Take out the rows below ``start``."""
         if start > self._start:
-            self._members.remove(np.arange(self._start, min(start, self._head)))
+            self._remove(np.arange(self._start, min(start, self._head)))
             self._start = start
 
     def _enter(self, ids: Array) -> None:
@@ -147,7 +180,27 @@ class SetIndex:
         inside = (self._flags[ids % self._slots] == _MATCHES) & (ids >= self._start)
         if self._versions:
             inside &= self._versions.recent(ids)
-        self._members.add(ids[inside])
+        entering = ids[inside]
+        if not len(entering):
+            return
+        self._members.add(entering)
+        if self._tree is not None and self._priorities is not None:
+            slots = entering % self._slots
+            self._tree.set(slots, self._priorities.leaves(slots))
+
+    def _remove(self, ids: Array) -> None:
+        """Take out those of ``ids`` that are in."""
+        if not len(ids):
+            return
+        self._members.remove(ids)
+        if self._tree is not None:
+            self._tree.set(ids % self._slots, 0.0)
+
+    def _reweigh(self, slots: Array, leaves: Array) -> None:
+        """The rows in ``slots`` have other leaves now."""
+        if self._tree is not None:
+            inside = self._tree.get(slots) > 0
+            self._tree.set(slots[inside], leaves[inside])
 
     def _matches(self, rows: Array) -> Array:
         """``(n,)`` uint8 of 0 and ``_MATCHES``: whether what the row itself says fits the definition."""
@@ -173,6 +226,10 @@ class SetIndex:
             ids = self._members.group(key)
             if (ids < self._start).any() or (ids >= self._head).any():
                 return False, f"set {self.name!r}: ids outside [{self._start}, {self._head})"
+        if self._tree is not None:
+            held = self._tree.get(np.arange(self._slots)) > 0
+            if not np.array_equal(held, self._members.contains(np.arange(self._slots))):
+                return False, f"set {self.name!r}: {np.count_nonzero(held)} rows have leaves, {len(self)} are in"
         live = np.arange(self._start, self._head)
         want = self._flags[live % self._slots] == _MATCHES
         if self._versions:

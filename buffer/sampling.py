@@ -12,6 +12,7 @@ from headrace.buffer.files import Field
 from headrace.buffer.priorities import Priorities, check_priorities
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.sampler import Drawn, Sampler, UniformSampler
+from headrace.buffer.set_sampler import SetSampler
 from headrace.buffer.store import Inserted, Store
 from headrace.common.errors import PoolError
 
@@ -30,26 +31,54 @@ class Sampling:
         self.config, self._random = config, RandomSource(rng)
         self._sampler: Sampler  # comes with the store
         self._priorities: Priorities | None = None
+        self._sets: SetSampler | None = None
 
     def follow(self, store: Store) -> None:
         """Sample the rows of ``store`` from now on."""
-        self._header = store.header
+        self._header, self._tombstones = store.header, store.tombstones
         if self.config.method == "prioritised":
             column = store.files.add_column("priority")
             self._sampler = self._priorities = Priorities(self.config, column, store.header, self._random)
             store.attach(self._priorities)
-            return
-        self._sampler = UniformSampler(store.header, store.tombstones, self._random)
-        store.files.drop_column("priority")  # priorities that do not follow the rows are worth nothing
+        else:
+            self._sampler = UniformSampler(store.header, store.tombstones, self._random)
+            store.files.drop_column("priority")  # priorities that do not follow the rows are worth nothing
+        if self.config.sets:
+            slots = store.segment.sizes.row_slots
+            self._sets = SetSampler(self.config, slots, lambda: store.ledger.actors, self._random, self._priorities)
+            for index in self._sets.sets.values():
+                store.attach(index)
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None) -> Drawn:
-        """Rows for one batch, see :class:`Sampler`."""
+    def draw(self, batch_size: int, rng: np.random.Generator | None, mix: str) -> Drawn:
+        """Rows for one batch, see :class:`Sampler` and :class:`SetSampler`."""
+        if self._sets is not None:
+            return self._sets.draw(batch_size, rng, mix)
+        if mix not in self.mixes:
+            raise PoolError(f"mix {mix!r}: there are no named sets to mix; declare sampling.sets")
         return self._sampler.draw(batch_size, rng)
+
+    @property
+    def drawable(self) -> int:
+        """Largest batch that there may be rows for now."""
+        rows: int = self._header.head - self._header.tail - len(self._tombstones)
+        return rows if self._sets is None else self._sets.drawable
+
+    @property
+    def waiting(self) -> str:
+        """The set that is waited for before a batch can be drawn, in words; empty when none is."""
+        return "" if self._sets is None else self._sets.waiting
+
+    @property
+    def mixes(self) -> list[str]:
+        """What :meth:`draw` can draw: ``critic``, and ``actor`` where its batch is a separate one."""
+        return list(self.config.mixes) or ["critic"]
 
     def info(self) -> dict[str, Any]:
         """How batches are drawn now, in numbers."""
         out: dict[str, Any] = {"method": self.config.method}
-        return out if self._priorities is None else {**out, **self._priorities.info()}
+        for part in (self._priorities, self._sets):
+            out |= {} if part is None else part.info()
+        return out
 
     # --- priorities -------------------------------------------------------------------------------------------------
 
@@ -85,8 +114,8 @@ class Sampling:
     # --- state ------------------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """The generator's state, as plain values."""
-        return self._random.get_state()
+        """States of the generator and of the mixes, as plain values."""
+        return {**self._random.get_state(), "mixes": {} if self._sets is None else self._sets.get_state()}
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Refuse what :meth:`set_state` would refuse; :class:`ConfigError` for another kind of generator."""
@@ -94,4 +123,6 @@ class Sampling:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take a state of :meth:`get_state`."""
-        self._random.set_state(state)
+        self._random.set_state({name: value for name, value in state.items() if name != "mixes"})
+        if self._sets is not None:
+            self._sets.set_state(state.get("mixes", {}))

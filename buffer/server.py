@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import zmq
 
 from headrace.buffer import generations, snapshot
 from headrace.buffer.backups import Backups
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.lock import PoolLock
@@ -56,6 +56,7 @@ class BufferSettings:
     ready: Callable[[str], None] | None = None
     past: Callable[[], SACReplayPool] | None = None
     snapshot_dir: Path | None = None
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
 
 class Server:
@@ -266,4 +267,5 @@ def _restored(settings: BufferSettings) -> SACReplayPool | None:
 
 def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:
     rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
-    return SACReplayPool(settings.pool.capacity, path=settings.pool_dir.absolute(), spec=spec, config=settings.pool, rng=rng)
+    path, config = settings.pool_dir.absolute(), settings.pool
+    return SACReplayPool(config.capacity, path=path, spec=spec, config=config, sampling=settings.sampling, rng=rng)

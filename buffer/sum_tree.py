@@ -74,6 +74,17 @@ class SumTree:
             level.fill(0)
         self._running = None
 
+    def draw(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """``count`` slots with probability leaf / total, in random order, and their leaves.
+
+        Stratified: the total is cut into ``count`` equal parts, and one slot is drawn of each. Every slot is expected as often
+        as in independent draws, with less variance; a leaf that fills a part of its own comes more than once.
+        """
+        points = np.arange(count) + rng.random(count)
+        points *= self.total / count
+        slots = rng.permutation(self.find(points))  # sorted points walk the tree's memory in order
+        return slots, self.get(slots)
+
     def find(self, prefixes: Array) -> Array:
         """The slots ``(n,)`` int64 whose leaves hold the points ``prefixes``, ``(n,)`` of [0, total].
 

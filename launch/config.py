@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
 from headrace.common.errors import ConfigError
@@ -75,6 +75,7 @@ class RunConfig:
     window: WindowConfig = option(factory=WindowConfig, help="what one row covers")
     actor: ActorConfig = option(factory=ActorConfig, help="actor processes")
     pool: PoolConfig = option(factory=PoolConfig, help="the pool")
+    sampling: SamplingConfig = option(factory=SamplingConfig, help="how batches are drawn")
     pacing: PacingConfig = option(factory=PacingConfig, help="length of the run and ratio of learning to acting")
     learner: LearnerConfig = option(factory=LearnerConfig, help="the algorithm")
     model: ModelConfig = option(factory=ModelConfig, help="the networks")
@@ -103,6 +104,11 @@ class RunConfig:
             raise _impossible("pacing.min_fill", fill, "above", "pool.capacity", capacity)
         if fill < batch:
             raise _impossible("pacing.min_fill", fill, "below", "learner.batch_size", batch)
+        self.sampling.check_fits(capacity, batch)
+        if self.sampling.method == "prioritised":
+            raise ConfigError(
+                "sampling.method: prioritised, but the learner does not return priorities yet; nearest valid: uniform"
+            )
         if self.actor.count > self.pool.max_actors:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.run.mode == "sync" and self.actor.count == 0:

@@ -46,7 +46,16 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
     place = find_past(config)
     past = partial(open_past, config, place) if place else None
     settings = BufferSettings(
-        network, config.pool, pool_dir, config.pacing, run.run_id, config.seed, run.write_endpoint, past, run.snapshots
+        network,
+        config.pool,
+        pool_dir,
+        config.pacing,
+        run.run_id,
+        config.seed,
+        run.write_endpoint,
+        past,
+        run.snapshots,
+        sampling=config.sampling,
     )
     _leave_signals_to_the_role()
     return serve(settings)

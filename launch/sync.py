@@ -35,7 +35,7 @@ from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.config import replace
-from headrace.common.errors import CheckpointError
+from headrace.common.errors import CheckpointError, PoolTooSmall
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.launch.config import RunConfig
@@ -121,7 +121,9 @@ class SyncRun:
         model.use_threads(config.learner.threads)
         self.sac = SAC(model, self.spec, config.learner, config.seed)
         rng = np.random.default_rng(derive_seed(config.seed, "sampler"))
-        self.pool = SACReplayPool(config.pool.capacity, path=pool_dir, spec=self.spec, config=config.pool, rng=rng)
+        self.pool = SACReplayPool(
+            config.pool.capacity, path=pool_dir, spec=self.spec, config=config.pool, sampling=config.sampling, rng=rng
+        )
         self.pacing = Pacing(config.pacing)
         self.actors = [self._make_actor(f"actor-{n}") for n in range(config.actor.count)]
         self._policy: Policy | None = None
@@ -185,13 +187,16 @@ class SyncRun:
         self._observe()
         offline, batch_size = self.pacing.offline, self._config.learner.batch_size
         due = min(OFFLINE_AT_ONCE, self.pacing.updates_allowed()) if offline else self.pacing.owed - self.pacing.updates
-        if due <= 0 or self.pool.size < batch_size:
+        if due <= 0 or self.pool.drawable < batch_size:
             return
         statistics = self.pool.statistics() if self._config.learner.normalise_obs else None
         for _ in range(due):
-            batch = self.pool.sample(batch_size)
+            try:
+                batch, *actor_batch = [self.pool.sample(batch_size, mix=mix) for mix in self.pool.mixes]
+            except PoolTooSmall:  # sets that overlap hold fewer rows than their sizes say
+                break
             self.pool.grant_updates(1, offline=offline)
-            self._metrics = self.sac.update(batch, statistics)
+            self._metrics = self.sac.update(batch, statistics, *actor_batch)
             if self._update_log is not None:
                 self._log_update(self._update_log, batch.ids, batch.rows)
         self._observe()

@@ -86,12 +86,13 @@ class SAC:
         """The trained number of the temperature, ()."""
         return self.temperature.raw
 
-    def update(self, batch: Batch, statistics: ObsStatistics | None = None) -> Metrics:
+    def update(self, batch: Batch, statistics: ObsStatistics | None = None, actor_batch: Batch | None = None) -> Metrics:
         """One optimiser update.
 
         Args:
             batch: rows from the pool.
             statistics: the pool's observation statistics; used from now on, and part of the weights from now on.
+            actor_batch: rows for the steps of actor and temperature; None takes those of ``batch``.
 
         Returns:
             Metrics as () tensors, none of which was waited for.
@@ -106,7 +107,7 @@ class SAC:
         metrics = self.update_critic(sample)
         self.step += 1
         if self.step % self.config.actor_update_interval == 0:
-            metrics |= self.update_actor(sample)
+            metrics |= self.update_actor(sample if actor_batch is None else self.prepare(actor_batch))
         if self.step % self.config.target_update_interval == 0:
             self.update_target_network()
         self._skipped = metrics["sac/updates_skipped"] = self._skipped + self._skip

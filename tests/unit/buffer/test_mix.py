@@ -43,7 +43,7 @@ def distinct(ids):
 def test_half_and_half_also_in_each_slice():
     mix, rng = halves(300, 1000), np.random.default_rng(0)
     for _ in range(20):
-        ids, sets = mix.draw(256, rng)
+        ids, sets, _ = mix.draw(256, rng)
         assert np.array_equal(ids < 300, sets == 0)
         assert (sets == 0).sum() == 128
         assert distinct(ids)
@@ -51,7 +51,7 @@ def test_half_and_half_also_in_each_slice():
 
 
 def test_ten_demonstrations_that_repeat_still_are_half():
-    ids, sets = halves(10, 1000).draw(256, np.random.default_rng(0))
+    ids, sets, _ = halves(10, 1000).draw(256, np.random.default_rng(0))
     times = np.bincount(ids[sets == 0], minlength=10)
     assert (sets == 0).sum() == 128
     assert times.max() - times.min() == 1
@@ -61,7 +61,7 @@ def test_ten_demonstrations_that_repeat_still_are_half():
 def test_ten_demonstrations_that_yield_are_ten_rows():
     mix = halves(10, 1000, "yield")
     for _ in range(5):
-        ids, sets = mix.draw(256, np.random.default_rng(0))
+        ids, sets, _ = mix.draw(256, np.random.default_rng(0))
         assert np.bincount(sets).tolist() == [10, 246]
         assert distinct(ids)
     assert mix.realised()["demo"] == {"share": 0.5, "realised": 10 / 256, "repeated": 0.0}
@@ -80,7 +80,7 @@ def test_a_set_that_fills_gets_its_share_and_not_what_it_missed():
 def test_repeating_sets_take_what_nobody_has():
     mix, rng = halves(10, 100), np.random.default_rng(0)
     for _ in range(3):
-        ids, sets = mix.draw(256, rng)
+        ids, sets, _ = mix.draw(256, rng)
         assert np.bincount(sets).tolist() == [156, 100]
         assert distinct(ids[sets == 1])
     assert mix.realised()["demo"]["repeated"] == pytest.approx(146 / 156)
@@ -96,7 +96,7 @@ def test_overlapping_sets_share_no_row():
     _, mix = make(rows, **sets)
     rng = np.random.default_rng(0)
     for _ in range(50):
-        ids, numbers = mix.draw(200, rng)
+        ids, numbers, _ = mix.draw(200, rng)
         assert sorted(ids.tolist()) == list(range(200))
         assert (ids[numbers == 1] >= 160).all()
         assert (ids[numbers == 2] < 100).all()
@@ -106,7 +106,7 @@ def test_overlapping_sets_share_no_row():
 def test_a_set_covered_by_others_is_short_of_rows():
     sets = {"all": SetConfig(0.5), "same": SetConfig(0.5, when_small="replace")}
     _, mix = make(rows_of(0, 10), **sets)
-    ids, numbers = mix.draw(16, np.random.default_rng(0))
+    ids, numbers, _ = mix.draw(16, np.random.default_rng(0))
     assert np.bincount(numbers, minlength=2).tolist() == [8, 8]
     assert len(set(ids.tolist())) == 10
 
@@ -116,7 +116,7 @@ def test_each_row_of_a_set_is_equally_likely_beside_an_overlapping_one():
     _, mix = make(rows_of(30, 30), **sets)
     rng, counts = np.random.default_rng(0), np.zeros((2, 60))
     for _ in range(4000):
-        ids, numbers = mix.draw(8, rng)
+        ids, numbers, _ = mix.draw(8, rng)
         np.add.at(counts, (numbers, ids), 1)
     for part in (counts[1][:30], counts[0][:30], counts[0][30:]):
         assert ((part - part.mean()) ** 2 / part.mean()).sum() < 30 + 4 * np.sqrt(60)

@@ -37,6 +37,16 @@ FANCY = {
     "learner": {"normalise_obs": True, "actor_update_interval": 2},
     "pool": {"min_block_rows": 4},
 }
+MIXED = {  # odd shares, so that remainders are carried over a checkpoint
+    "actor": {"count": 2},
+    "learner": {"batch_size": 15},
+    "sampling": {
+        "sets": {
+            "first": {"share": 0.3, "actor_share": 0.8, "actor": ["actor-0"], "when_small": "replace", "min_fill": 15},
+            "newest": {"share": 0.7, "actor_share": 0.2, "newest_rows": 60, "balance": "task"},
+        }
+    },
+}
 UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
     "env": {
         "id": "helpers.scripted:make",
@@ -103,7 +113,18 @@ def test_another_seed_is_another_run(tmp_path):
     assert len(digests) == 2
 
 
-@pytest.mark.parametrize("changes", [{}, FANCY], ids=["plain", "fancy"])
+def test_batches_are_mixed_and_updates_wait_for_the_sets(tmp_path):
+    with MetricSinks(tmp_path, config_of(MIXED).sinks) as sinks:
+        job = SyncRun(config_of(MIXED), RunDir.create(tmp_path / "run", {}), Told(), sinks, ManualClock())
+        job.run(Interrupt())
+        info, updates = job.pool.sampling_info(), job.pool.updates
+        job.close()
+    assert {name: round(s["realised"], 3) for name, s in info["mixes"]["critic"].items()} == {"first": 0.3, "newest": 0.7}
+    assert {name: round(s["realised"], 3) for name, s in info["mixes"]["actor"].items()} == {"first": 0.8, "newest": 0.2}
+    assert job.sac.step == updates == 140
+
+
+@pytest.mark.parametrize("changes", [{}, FANCY, MIXED], ids=["plain", "fancy", "mixed"])
 def test_half_then_resumed_is_the_whole(tmp_path, changes):
     whole = play(tmp_path / "whole", config_of(changes, steps(320)))
     half = play(tmp_path / "half", config_of(changes))
@@ -120,10 +141,10 @@ def test_killed_then_resumed_is_the_whole(tmp_path, changes, dies_after):
     def die(job):
         update = job.sac.update
 
-        def fatal(batch, statistics=None):
+        def fatal(batch, statistics=None, actor_batch=None):
             if job.sac.step == dies_after:
                 raise RuntimeError("killed")
-            return update(batch, statistics)
+            return update(batch, statistics, actor_batch)
 
         job.sac.update = fatal
 

@@ -214,6 +214,20 @@ def test_the_actors_step_changes_the_actor_and_alpha_only(generic):
     assert sac.log_alpha != 0
 
 
+def test_a_separate_batch_moves_the_actor_only():
+    first, second = make_batch(SPEC), make_batch(SPEC, size=8)
+    second.obs["obs"][:] += 1.0
+    shared, separate, other = (make_sac(SPEC) for _ in range(3))
+    shared.update(first)
+    separate.update(first, None, second)
+    other.update(second)
+    critics = [dict(sac.model.critic_params()) for sac in (shared, separate, other)]
+    actors = [dict(sac.model.actor_params()) for sac in (shared, separate, other)]
+    assert all(torch.equal(critics[0][name], critics[1][name]) for name in critics[0])
+    assert not all(torch.equal(critics[2][name], critics[1][name]) for name in critics[0])
+    assert not all(torch.equal(actors[0][name], actors[1][name]) for name in actors[0])
+
+
 def test_intervals():
     sac = make_sac(SPEC, actor_update_interval=2, target_update_interval=3)
     seen = []
