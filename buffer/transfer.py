@@ -18,10 +18,10 @@ import numpy as np
 from headrace.buffer.ledger import MAX_NAME_BYTES, MAX_STREAM, STREAMS_PER_ACTOR
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import Shard, ShardReader, ShardWriter
-from headrace.buffer.store import MAX_SEQ
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.errors import BlockRefused, PoolDamaged, PoolError, SpecError
+from headrace.common.label import MAX_SEQ
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]

@@ -129,8 +129,12 @@ def test_the_digest_sees_what_decides_a_result_and_nothing_else():
 
 
 def test_every_option_of_a_role_is_reachable_by_a_dotted_key():
-    config = make()
-    assert set(flatten(config)) == {d.key for d in describe(RunConfig)}
+    assert set(flatten(make())) == {d.key for d in describe(RunConfig) if ".<name>." not in d.key}
+    config = make(
+        "--sampling.sets.demo.share", "0.5", "--sampling.sets.demo.source=[demo]", "--sampling.sets.rest.share", "0.5"
+    )
+    named = {d.key.replace("<name>", name) for d in describe(RunConfig) for name in ("demo", "rest")} - {"sampling.sets"}
+    assert set(flatten(config)) == named
     for f in dataclasses.fields(RunConfig):
         assert f.metadata["help"]
 
