@@ -3,7 +3,8 @@
 Ledger, counters and statistics are copied at once, under the pool's lock. Live rows follow oldest first in bounded pieces with
 the frames that they need, without the lock: a commit writes no slot of a row at or above the tail, so a piece whose first row
 is still live when its copy is done is whole (see fence.py). Where the tail has overtaken the copy, everything copied so far is
-older than any live row: the capture begins again at the tail, under the lock, and holds the rows that are left.
+older than any live row: the capture begins again at the tail, under the lock, and holds the rows that are left. What a label
+changes meanwhile is noted before it changes and put back into the copy, so that no label is there in half.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class Capture:
             }
             self._epoch = self._header[Field.EPOCH]
             self._head, self._frame_head = self._segment.head, self._segment.frame_head
+            self._discarded = store.tombstones.within(self._segment.tail, self._head)
+            self._labelled: dict[int, Array] = {}
+            store.captures.add(self)
             self._start()
         spec = store.spec
         self._step = max(1, PIECE_BYTES // (spec.row_dtype.itemsize + spec.frame_nbytes))
@@ -76,6 +80,12 @@ class Capture:
     def rows(self) -> range:
         """Ids of the rows that the pieces hold since the last one marked ``first``."""
         return range(self._first, self._head)
+
+    def amending(self, ids: Array, rows: Array) -> None:
+        """Note that a label is about to change the rows ``ids``, which hold ``rows`` now; the lock is held."""
+        for row, old in zip(ids.tolist(), rows, strict=True):
+            if self._low <= row < self._head:
+                self._labelled.setdefault(row, old.copy())
 
     def shapes(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """File name -> dtype and shape of each array that comes in pieces, as of the last piece marked ``first``."""
@@ -118,6 +128,7 @@ class Capture:
         high = min(self._head, low + self._step)
         arrays = {ROWS: segment.rows(low, high)}
         arrays |= {column_file(name): segment.column(name, low, high) for name in segment.columns}
+        self._undo_labels(arrays, low, high)
         if not self._is_intact(low):  # frame ids of a row that is half overwritten lead anywhere
             return None
         frame_high = self._frame_head
@@ -129,6 +140,16 @@ class Capture:
             return None
         self._low, self._frame_low = high, frame_high
         return arrays
+
+    def _undo_labels(self, arrays: dict[str, Array], low: int, high: int) -> None:
+        """Put back what rows ``[low, high)`` held at the instant of the capture."""
+        for row in [row for row in list(self._labelled) if low <= row < high]:
+            arrays[ROWS][row - low] = self._labelled[row]
+            arrays[column_file("outcome")][row - low] = self._labelled[row]["outcome"]
+        start, stop = np.searchsorted(self._discarded, (low, high))
+        discarded = arrays[column_file("discarded")]
+        discarded[:] = 0
+        discarded[self._discarded[start:stop] - low] = 1
 
     def _is_intact(self, row: int) -> bool:
         self._fence()

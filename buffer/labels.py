@@ -12,6 +12,7 @@ after their rows; rows that are gone are passed over and counted.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +42,20 @@ class Labelled:
 
 
 class Labels:
-    """Changes the rows of one segment."""
+    """Changes the rows of one segment.
 
-    def __init__(self, segment: Segment, files: PoolFiles) -> None:
+    Args:
+        segment: holds the rows.
+        files: the segment's.
+        amending: called with ids and rows before these change.
+    """
+
+    def __init__(self, segment: Segment, files: PoolFiles, amending: Callable[[Array, Array], None]) -> None:
         self._segment = segment
         self._files = files
         self._header = files.header
         self._fence = Fence()
+        self._amending = amending
 
     def apply(self, actor: int, label: Label) -> tuple[Array, Labelled]:
         """Carry out a checked label about rows of ``actor``, an index of the ledger.
@@ -65,6 +73,7 @@ class Labels:
         ids, rewards = self._changed(label, ids, rows)
         counts = header[Field.DISCARDED], header[Field.LABELS_GONE] + label.n_rows - len(found)
         if len(ids):
+            self._amending(ids, self._segment.reader.rows(ids))
             counts = counts[0] + (len(ids) if label.kind is Kind.DISCARD else 0), counts[1]
             serial = header[Field.AMENDS] + 1
             self._files.journal.write(serial, _encode(actor, label, counts))

@@ -372,10 +372,11 @@ class SACReplayPool:
             return store.segment.reader.gather(ids, out)
 
     def live(self, start: int, stop: int) -> Batch:
-        """Those rows of ``[start, stop)`` that are live; there may be none."""
+        """Those rows of ``[start, stop)`` that are live and not discarded; there may be none."""
         with self._lock:
-            low = max(start, self.tail)
-            return self._open().segment.reader.gather(np.arange(low, max(low, min(stop, self.head))))
+            low, reader = max(start, self.tail), self._open().segment.reader
+            ids = np.arange(low, max(low, min(stop, self.head)))
+            return reader.gather(ids[~reader.discarded(ids)])
 
     def statistics(self) -> ObsStatistics:
         """Moments of the float observations, over the newest frame of each row ever committed, discarded ones too."""

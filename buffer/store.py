@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 
 from headrace.buffer import files as pool_files
 from headrace.buffer import generations
+from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles
@@ -89,7 +91,8 @@ class Store:
             self._forget()
         self.segment = Segment(spec, geometry(spec, config), files)
         self.tombstones = Tombstones()
-        self._labels = Labels(self.segment, files)
+        self.captures: weakref.WeakSet[Capture] = weakref.WeakSet()
+        self._labels = Labels(self.segment, files, self._amending)
 
     @classmethod
     def create(cls, spec: TransitionSpec, config: PoolConfig, directory: Path | None, extra: Mapping[str, Any]) -> Store:
@@ -238,6 +241,10 @@ class Store:
         elif len(ids) and self.indexes:
             self.indexes.amended(ids, self.segment.reader.rows(ids))
         return done
+
+    def _amending(self, ids: Array, rows: Array) -> None:
+        for capture in self.captures:
+            capture.amending(ids, rows)
 
     def _known(self, actor: str, label: Label) -> int:
         """The actor's index, when its stream was committed up to the label's last row."""

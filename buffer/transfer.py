@@ -61,7 +61,7 @@ class Exported:
 
     Attributes:
         rows: rows written.
-        gone: rows that were evicted before they could be read.
+        gone: rows left out: discarded, or evicted before they could be read.
         shards: files.
     """
 
@@ -117,7 +117,7 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
                 progress(low - start, head - start)
         rows = sum(shard.rows for shard in writer.shards)
         first = writer.shards[0].first if writer.shards else head
-        ranges = {"rows": rows, "first": first, "stop": head, "evicted_meanwhile": gone}
+        ranges = {"rows": rows, "first": first, "stop": head, "left_out": gone}
         writer.publish({**source.made_of(), **ranges, "actors": source.actors()})
     except BaseException:
         writer.discard()

@@ -118,6 +118,16 @@ class PoolView:
             bad[:] = True
         return batch, bad
 
+    def _gather_settled(self, ids: Array) -> tuple[Batch, Array]:
+        """As :meth:`gather`, of ascending ids, when no label is being written, so that only rows that are gone are bad."""
+        while True:
+            batch, bad = self.gather(ids)
+            if not self.is_current:
+                raise PoolError(f"{self.directory}: has a new owner or new contents since it was opened; try again")
+            if not len(ids) or not bad[-1] or ids[-1] < self.tail:
+                return batch, bad
+            self._settle()
+
     def _settle(self) -> None:
         """Wait until no label is being written; one that stays so was left behind by a dead owner, and nothing moves."""
         for _ in range(TRIES):
@@ -130,16 +140,14 @@ class PoolView:
         self._stuck = amends
 
     def live(self, start: int, stop: int) -> Batch:
-        """Those rows of ``[start, stop)`` that were live all through the gather; there may be none.
+        """Those rows of ``[start, stop)`` that were live all through the gather and are not discarded; there may be none.
 
         Raises:
             PoolError: the pool has a new owner or new contents.
         """
         low = max(start, self.tail)
-        batch, bad = self.gather(np.arange(low, max(low, min(stop, self.head))))
-        if not self.is_current:
-            raise PoolError(f"{self.directory}: has a new owner or new contents since it was opened; try again")
-        return batch[~bad]
+        batch, bad = self._gather_settled(np.arange(low, max(low, min(stop, self.head))))
+        return batch[~(bad | self._reader.discarded(batch.ids))]
 
     def actors(self) -> list[str]:
         """As :meth:`SACReplayPool.actors`."""
@@ -193,12 +201,7 @@ class PoolView:
         low, high = self.tail, self.head
         actors: list[str] = []
         while low < high:
-            batch, bad = self.gather(np.arange(low, min(high, low + dump_chunk(self.spec))))
-            if not self.is_current:
-                raise PoolError(f"{self.directory}: has a new owner or new contents since the dump began; try again")
-            if bad.all() and self.tail <= low:  # a label is being written
-                self._settle()
-                continue
+            batch, bad = self._gather_settled(np.arange(low, min(high, low + dump_chunk(self.spec))))
             discarded = self._reader.discarded(batch.ids)
             low = max(low + len(batch), self.tail)
             good = batch[~bad]

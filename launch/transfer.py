@@ -47,7 +47,7 @@ def export_command(target: Path, out: Path, *, flat: bool) -> int:
     """Write the live rows of a pool, a snapshot or a run to ``out``."""
     with open_pool(find_pool(target)) as pool:
         done = export_pool(pool, out, flat=flat, progress=Counting("exported"))
-    gone = f"; {done.gone} were evicted before they could be read" if done.gone else ""
+    gone = f"; {done.gone} were discarded, or evicted before they could be read" if done.gone else ""
     print(f"{out}: {done.rows} rows in {done.shards} file{'s' * (done.shards != 1)}{gone}")
     return 0
 

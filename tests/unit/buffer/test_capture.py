@@ -125,3 +125,29 @@ def test_inserts_flat_out_in_another_thread(tmp_path, monkeypatch):
             other = SACReplayPool.from_path(path)
             prove_pool(other)
             assert other.counters()["env_steps"] == other.head == other.statistics().count
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("when", range(14))
+def test_labels_given_meanwhile_are_not_in_the_snapshot(tmp_path, when):
+    """Each label reaches over several pieces, copied before and after it."""
+    pool, _ = filled(40, 40)
+    pool.label("a", 1, 10, 20, 1)
+    pool.discard("a", 1, 30, 33)
+    rows, counters = list(pool.dump()), pool.counters()
+    calls = iter(range(1000))
+
+    def meanwhile(done, total):
+        if next(calls) == when:
+            pool.label("a", 1, 5, 25, 2)
+            pool.amend_rewards("a", 1, 5, np.arange(15) + 100)
+            pool.discard("a", 1, 12, 37)
+            pool.label("a", 1, 5, 8, 1)
+
+    pool.save(tmp_path, meanwhile)
+    assert pool.counters()["rows_discarded"] == 26
+    other = SACReplayPool(40)
+    assert other.load(tmp_path)
+    assert (list(other.dump()), other.counters()) == (rows, counters)
+    prove_pool(other)
+    assert not pool._store.captures  # it is over

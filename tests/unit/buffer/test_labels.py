@@ -6,6 +6,7 @@ from helpers.lane_rows import Lane, die, lane_spec, prove_pool, seqs
 from helpers.mirror import agree, attach
 
 from headrace.buffer import PoolConfig, SACReplayPool, segment
+from headrace.buffer.config import SamplingConfig
 from headrace.buffer.files import Field
 from headrace.buffer.labels import Labels
 from headrace.common.errors import LabelRefused, PoolDamaged, PoolTooSmall
@@ -177,6 +178,19 @@ def test_discarded_rows_are_never_sampled_and_the_others_equally_often(share):
     expected = draws * 3 / len(alive)
     chi_square = sum((c - expected) ** 2 / expected for c in counts.values())
     assert chi_square < len(alive) - 1 + 5 * np.sqrt(2 * len(alive))
+
+
+def test_discarded_rows_are_never_sampled_by_priority():
+    sampling = SamplingConfig("prioritised")
+    pool = SACReplayPool(50, spec=SPEC, sampling=sampling, rng=np.random.default_rng(0))
+    lane = fill(pool, 70)
+    pool.discard("a", 1, 30, 60)
+    for _ in range(50):
+        seqs_drawn = set(pool.sample(16).rows["seq"].tolist())
+        assert seqs_drawn <= {*range(21, 30), *range(61, 71)}
+    fill(pool, 20, lane=lane)
+    prove_pool(pool)
+    assert max(pool.sample(30).rows["seq"]) > 70
 
 
 def test_a_pool_of_discarded_rows_is_empty_until_new_ones_come():

@@ -8,6 +8,7 @@ import pytest
 from helpers.lane_rows import Lane, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool, export_pool, import_pool, manifest, shards, transfer
+from headrace.buffer.view import PoolView
 from headrace.common.errors import BlockRefused, PoolDamaged, PoolError, SpecError
 
 
@@ -343,3 +344,21 @@ def test_a_compressed_copy_is_read_too(tmp_path):
     again = SACReplayPool.like(body)
     import_pool(tmp_path / "out", again)
     assert rows_of(again) == rows_of(pool)
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["frames", "flat"])
+def test_discarded_rows_stay_behind_and_late_labels_come_along(flat, tmp_path):
+    pool = filled(lane_spec(stack=2))
+    with SACReplayPool(64, path=tmp_path / "pool", spec=pool.spec, config=pool.config) as mapped:
+        mapped.set_state(pool.get_state())
+        live = [row["seq"] for row in mapped.dump() if row["actor"] == "arm-1"]
+        mapped.label("arm-1", 1, live[0], live[4], 2)
+        mapped.discard("arm-1", 1, live[8], live[12])
+        for name, source in (("pool", mapped), ("view", PoolView(tmp_path / "pool"))):
+            done = export_pool(source, tmp_path / name / "out", flat=flat)
+            again = SACReplayPool.like(manifest.read(tmp_path / name / "out"))
+            import_pool(tmp_path / name / "out", again)
+            kept = [row for row in rows_of(mapped) if not row["discarded"]]
+            assert rows_of(again) == kept
+            assert (done.rows, done.gone) == (len(kept), 5)
+            prove_pool(again)
