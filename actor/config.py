@@ -64,6 +64,9 @@ class ActorConfig:
     count: int = option(1, help="actor processes on this host", low=0, high=1024)
     policy: str = option("auto", help="auto: numpy for the MLP, torch for the rest", choices=("auto", "numpy", "torch"))
     device: str = option("cpu", help="torch device of a torch policy")
+    robot: bool = option(
+        False, help="these are real robots: pacing never holds them, and pacing.robot_share protects their share"
+    )
 
     # How rows leave: a block is cut at whichever comes first
     block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=4096, resume=True)

@@ -55,7 +55,7 @@ def run(settings: ActorSettings, clock: Clock | None = None) -> int:
     clock = clock or MonotonicClock()
     spec = make_spec(settings.env, settings.window)
     uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
-    hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes)
+    hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop = stop_on_signal()
     link.start()
@@ -99,6 +99,7 @@ class ActorLoop:
         self._episode = np.full(lanes.count, -1, np.int64)
         self._flush_at = 0.0
         self._idle_since: float | None = None
+        self._heard = 0
         self._stop = threading.Event()
         self._abandoned = 0
 
@@ -182,9 +183,10 @@ class ActorLoop:
         self._uplink.applied(weights.version)
 
     def _hold(self, why: str) -> None:
-        """Wait in place for the buffer's news; what is ready still leaves."""
+        """Wait in place for the buffer's news; what is ready still leaves. The deadline runs while the buffer is silent."""
         now = self._clock.now()
-        self._idle_since = now if self._idle_since is None else self._idle_since
+        if self._idle_since is None or self._uplink.heard != self._heard:
+            self._idle_since, self._heard = now, self._uplink.heard
         if now - self._idle_since > self._settings.network.connect_s:
             raise DeadlineExceeded(f"held for {now - self._idle_since:.0f} s: {why}")
         self._flush(force=False)

@@ -69,6 +69,11 @@ class PacingConfig:
                 f"{path}.hold_learner: false, so the learner never waits, with {path}.ratio 0, which asks for no update;"
                 " nearest valid: true"
             )
+        if self.env_steps == 1 and self.ratio > 0:
+            raise ConfigError(
+                f"{path}.env_steps: 1 with {path}.ratio {self.ratio:g}: the first step fills, so none is left to learn from;"
+                " nearest valid: 2"
+            )
         if self.env_steps and self.min_fill >= self.env_steps and self.ratio > 0:
             raise ConfigError(
                 f"{path}.min_fill: {self.min_fill} is not below {path}.env_steps {self.env_steps}, so"
@@ -190,6 +195,18 @@ class Pacing:
         account = self._accounts.get(actor)
         if account is not None:
             account.accounted = max(account.accounted, min(total, account.granted))
+
+    def is_robot(self, actor: str) -> bool:
+        """Whether an actor with this id is here and is a robot."""
+        account = self._accounts.get(actor)
+        return account is not None and account.robot
+
+    @property
+    def quota_holds(self) -> bool:
+        """Whether simulators have used up what the robots' steps so far leave them."""
+        under_way = sum(a.outstanding for a in self._accounts.values())
+        least = min((a.quantum for a in self._accounts.values() if not a.robot), default=0)
+        return least > 0 and self.quota.credit - under_way < least
 
     def allowances(self) -> dict[str, Allowance]:
         """Share out what is free now, in turn and in whole vector steps; every actor's allowance."""

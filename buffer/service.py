@@ -76,6 +76,7 @@ class Service:
         self._most_actors = most_actors
         self._totals = totals
         self._opening = False
+        self._batch_size = 0  # also of a learner that has left: whether its batches can be drawn decides over the end
         self._clients: dict[bytes, Client] = {}
         self._work: deque[Work] = deque()
         self._later: list[Again] = []  # too few rows are live now
@@ -165,7 +166,8 @@ class Service:
         if hello.role == "actor":
             streams = self.watch.streams(hello.id)
             window = spec.window if spec is not None else 1
-            self.pacing.join(hello.id, executed=hello.executed, pending=hello.pending, lanes=hello.lanes, window=window)
+            steps = {"executed": hello.executed, "pending": hello.pending, "lanes": hello.lanes}
+            self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
         if hello.role == "learner":
             self.learner_done = False
         welcome = admission.welcome(session, self._network, spec, streams, self._totals.info)
@@ -284,7 +286,8 @@ class Service:
         work = list(self._work)
         self._work.clear()
         totals = self._totals
-        self.pacing.drawable = all(totals.size >= c.demand.batch_size for c in self._clients.values())
+        self._batch_size = max((c.demand.batch_size for c in self._clients.values()), default=0) or self._batch_size
+        self.pacing.drawable = totals.size >= self._batch_size
         allowed, offline = self.pacing.updates_allowed(), self.pacing.offline
         allowed -= sum(c.demand.drawing for c in self._clients.values())  # the phase ends only when they are granted
         for client in self._clients.values():

@@ -161,6 +161,7 @@ class Watch:
             "rates": {"env_steps_s": summary["env_steps_s"], "updates_s": summary["updates_s"]},
             "achieved_ratio": summary["achieved_ratio"],
             "target_ratio": pacing.config.ratio,
+            "robot_share": {"least": pacing.config.robot_share, "achieved": pacing.quota.achieved},
             "episodes": self._episodes,
             "return_mean": summary["return_mean"],
             "policy_lag_updates": summary["policy_lag_updates"],
@@ -199,6 +200,11 @@ class Watch:
             reasons.append("no actor is connected")
         if not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
+        beyond_random = service.totals.env_steps >= service.pacing.config.random_steps > 0
+        if service.totals.version.epoch == 0 and beyond_random and phase in ("filling", "training"):
+            reasons.append("no weights have been published yet, and the random steps are done")
+        if service.pacing.quota_holds:
+            reasons.append(f"simulators wait for a robot: pacing.robot_share {service.pacing.config.robot_share:g}")
         if phase == "filling" and service.totals.env_steps < service.pacing.config.min_fill:
             reasons.append(
                 f"filling: {service.totals.env_steps} of {service.pacing.config.min_fill} env steps before the first update"
@@ -234,6 +240,7 @@ class Watch:
         lag, age = self._age(record.version, service, now)
         return {
             **_who(session, now),
+            "robot": service.pacing.is_robot(session.id),
             "acked": {str(stream): seq for stream, seq in sorted(record.streams.items())[-4:]},
             "version": list(record.version),
             "lag_updates": lag,

@@ -60,6 +60,7 @@ class Feed:
         self._report: dict[str, Any] = {}
         self.statistics: ObsStatistics | None = None
         self.summary: dict[str, Any] = {}
+        self.heard = 0  # states of the buffer
         self.epoch = 0
         self.refused_publishes = 0
 
@@ -157,6 +158,7 @@ class Feed:
             elif isinstance(message, m.StatisticsHead) and self._spec is not None:
                 self.statistics = parse_statistics(message.count, frames, self._spec)
             elif isinstance(message, m.State):
+                self.heard += 1
                 self.summary = message.report if isinstance(message.report, dict) else {}
             elif isinstance(message, m.Published):
                 self._sending = None

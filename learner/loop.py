@@ -106,6 +106,7 @@ class LearnerLoop:
         self._logged_at = clock.now()
         self._logged_step = self.sac.step
         self._fed_at = clock.now()
+        self._heard = 0
         self._not_saved = ""
 
     def run(self, stop: threading.Event) -> bool:
@@ -196,9 +197,12 @@ class LearnerLoop:
         return done
 
     def _starved(self) -> None:
+        """Wait for batches as long as the buffer lives: slow robots, held actors and a late start are no faults."""
+        if self._feed.heard != self._heard:
+            self._heard, self._fed_at = self._feed.heard, self._clock.now()
         waited = self._clock.now() - self._fed_at
         if waited > self._settings.network.connect_s:
-            raise DeadlineExceeded(f"no batch for {waited:.0f} s; is any actor connected? See headrace status")
+            raise DeadlineExceeded(f"no batch, and no word of the buffer, for {waited:.0f} s")
 
     def _log(self, *, force: bool = False) -> None:
         now = self._clock.now()

@@ -29,7 +29,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """Asks for a session. ``incarnation`` names the process, so that a reconnect is not taken for a rival."""
+    """Asks for a session. ``incarnation`` names the process, so that a reconnect is not taken for a rival.
+
+    An actor says how many ``lanes`` it steps at a time, and whether it is a ``robot``, which is never held.
+    """
 
     TAG: ClassVar[int] = 1
     protocol: int = uint(U32)
@@ -42,6 +45,7 @@ class Hello(Message):
     lanes: int = uint(U32, default=1)
     executed: int = uint(default=0)
     pending: int = uint(default=0)
+    robot: bool = flag(default=False)
 
 
 @dataclass(frozen=True)

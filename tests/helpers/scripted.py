@@ -32,6 +32,7 @@ class ScriptedEnv(gym.Env[Any, Any]):
         reuse: write each observation into the same array, as some simulators do.
         success: episodes whose number is odd report info success at their end.
         log: file to which each action is appended as one JSON line (lane, episode, t, action).
+        delay_s: how long a step takes.
         action_dim: A; bounds are -1 to 1 in the first dimension, 0 to 5 in the others.
     """
 
@@ -45,11 +46,13 @@ class ScriptedEnv(gym.Env[Any, Any]):
         success: bool = False,
         log: str | None = None,
         action_dim: int = 1,
+        delay_s: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
         self.render_mode = render_mode
         self._actor, self._lengths, self._ends, self._form = actor, tuple(lengths), tuple(ends), form
+        self._delay_s = delay_s
         self._success, self._log = success, None if log is None else Path(log)
         self._reused = np.zeros(3, np.float32) if reuse else None
         self._lane, self._episode, self._t = 0, -1, 0
@@ -88,6 +91,7 @@ class ScriptedEnv(gym.Env[Any, Any]):
         if self._t >= length:
             self._break()
         self._write(action)
+        time.sleep(self._delay_s)
         self._t += 1
         done = self._t == length
         info = {"success": self._episode % 2 == 1} if self._success and done else {}

@@ -113,6 +113,28 @@ def test_a_short_lead_never_stops_the_run(lanes, window, ratio):
     assert all(steps > 50 for steps in delivered.values()), delivered
 
 
+@pytest.mark.parametrize(
+    ("env_steps", "updates", "drawable", "granted", "finished"),
+    [
+        (100, 0, True, 40, False),  # the lead
+        (100, 0, False, 40, False),
+        (140, 0, True, 0, False),  # held
+        (140, 0, False, 40, False),  # nobody waits for a learner that cannot get a batch
+        (99, 0, False, 40, False),
+        (1000, 0, True, 0, False),
+        (1000, 0, False, 0, True),  # nor does the end of the run
+        (1000, 900, True, 0, True),
+    ],
+)
+def test_a_pool_too_small_for_a_batch_holds_nobody(env_steps, updates, drawable, granted, finished):
+    pacing = make()
+    pacing.join("a", executed=0, pending=0)
+    pacing.observe(env_steps, updates)
+    pacing.drawable = drawable
+    assert pacing.allowances()["a"].granted == granted
+    assert pacing.finished == finished
+
+
 @pytest.mark.parametrize("slow", ["actors", "learner"])
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 4.0])
 def test_the_ratio_holds_whichever_side_is_slower(slow, ratio):
