@@ -41,7 +41,7 @@ from speed.table import TABLE
 
 FILE = records.RESULTS / "pool.jsonl"
 PEERS = ("reverb", "cpprb", "ray")
-ROUNDS, WINDOW_S = 5, 2.0
+ROUNDS, WINDOW_S = 5, 1.0
 QUICK_ROUNDS, QUICK_S = 3, 0.3
 
 

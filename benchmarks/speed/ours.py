@@ -21,23 +21,24 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.uplink import Uplink
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.server import BufferSettings, serve
+from headrace.buffer.view import PoolView
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner.feed import Feed
+from headrace.learner.gatherer import Gatherer
 from speed import data
 from speed.children import answer_windows, repeat
 
-OUTBOX_BYTES = 8 << 20
+OUTBOX_BYTES = 8 << 20  # of one process
 WELCOME_S, STALL_S = 60.0, 30.0
-WAIT_S = 0.05
-PREFETCH = 64
+FULL_S = 0.002
 DISTINCT_BYTES = 8 << 20
 FILL_ROWS = 1000
 NETWORK = NetworkConfig()
@@ -86,11 +87,16 @@ def actor(options: Options) -> None:
         return sum(executed - pending for executed, pending in (uplink.position() for uplink, _ in links))
 
     def offer() -> None:
+        full = 0
         for uplink, link in links:
-            if uplink.offer(next(blocks), WAIT_S if len(links) == 1 else 0.0):
+            if uplink.offer(next(blocks), 0.0):
                 uplink.executed(n)
                 link.wake()
+            else:
+                full += 1
             link.check()
+        if full == len(links):
+            links[0][0].wait(FULL_S)  # the links' threads need the interpreter now
 
     def window(seconds: float) -> Mapping[str, Any]:
         before, start = acknowledged(), time.perf_counter()
@@ -109,7 +115,7 @@ def actor(options: Options) -> None:
 
 def _dial(options: Options, name: str) -> tuple[Uplink, Link]:
     spec = data.SPECS[options["kind"]]
-    uplink = Uplink(spec, OUTBOX_BYTES, NETWORK.fragment_bytes)
+    uplink = Uplink(spec, OUTBOX_BYTES // options.get("links", 1), NETWORK.fragment_bytes)
     hello = new_hello("actor", name, spec=spec.to_dict())
     link = Link(hello, uplink, options["endpoint"], NETWORK, MonotonicClock())
     link.start()
@@ -119,10 +125,13 @@ def _dial(options: Options, name: str) -> tuple[Uplink, Link]:
 
 def learner(options: Options) -> None:
     """Takes batches as they come, as a learner without arithmetic would."""
-    feed = Feed(data.BATCH, options.get("prefetch", PREFETCH), statistics=False)
+    way = {"statistics": False, "reading": options["reading"], "open_view": PoolView}
+    feed = Feed(data.BATCH, options["prefetch"], **way)
     link = Link(new_hello("learner", "learner"), feed, options["endpoint"], NETWORK, MonotonicClock())
     link.start()
+    gatherer = Gatherer(feed, link.wake)
     link.wait_welcome(WELCOME_S)
+    gatherer.start()
     feed.start_drawing()
 
     def take() -> None:
@@ -136,6 +145,7 @@ def learner(options: Options) -> None:
         take()
         answer_windows(lambda seconds: repeat(take, seconds))
     finally:
+        gatherer.close()
         link.close(Goodbye(False, "measured"))
 
 
@@ -149,11 +159,15 @@ def _filled(options: Options, rng: np.random.Generator) -> SACReplayPool:
     """A pool of ``rows`` rows in anonymous memory, full."""
     spec, rows = data.SPECS[options["kind"]], options["rows"]
     config = PoolConfig(capacity=rows, min_block_rows=min(rows, options["block"]))
-    made = SACReplayPool(rows, spec=spec, config=config, rng=rng)
+    made = SACReplayPool(rows, spec=spec, config=config, sampling=_sampling(options), rng=rng)
     block = data.block(spec, min(options["block"], rows), rng)
     for seq in range(1, rows + 1, block.n_rows):
         made.insert(block, "filler", 1, seq)
     return made
+
+
+def _sampling(options: Options) -> SamplingConfig:
+    return SamplingConfig(method="prioritised" if options.get("prioritised") else "uniform")
 
 
 Window = Callable[[float], Mapping[str, float]]
@@ -170,6 +184,13 @@ def _gather(options: Options, rng: np.random.Generator) -> Window:
 def _sample(options: Options, rng: np.random.Generator) -> Window:
     made = _filled(options, rng)
     return lambda seconds: repeat(lambda: made.sample(data.BATCH), seconds)
+
+
+def _update(options: Options, rng: np.random.Generator) -> Window:
+    """A prioritised batch, and new priorities for its rows."""
+    made = _filled({**options, "prioritised": True}, rng)
+    priorities = cycle(list(rng.exponential(size=(64, data.BATCH))))
+    return lambda seconds: repeat(lambda: made.update_priorities(made.sample(data.BATCH).ids, next(priorities)), seconds)
 
 
 def _insert(options: Options, rng: np.random.Generator) -> Window:
@@ -189,20 +210,28 @@ def _insert(options: Options, rng: np.random.Generator) -> Window:
 
 def _plain_add(options: Options, rng: np.random.Generator) -> Window:
     """Plain dictionaries of ``insert`` rows."""
-    made = SACReplayPool(options["rows"])
+    made = SACReplayPool(options["rows"], sampling=_sampling(options))
     n = options["insert"]
     batches = cycle([data.plain(n, rng) for _ in range(64)])
     return lambda seconds: repeat(lambda: made.add_batch(next(batches)), seconds, n)
 
 
 def _plain_sample(options: Options, rng: np.random.Generator) -> Window:
-    made = SACReplayPool(options["rows"])
+    made = SACReplayPool(options["rows"], sampling=_sampling(options), rng=rng)
     for _ in range(options["fill"] // FILL_ROWS):
         made.add_batch(data.plain(FILL_ROWS, rng))
-    return lambda seconds: repeat(lambda: made.sample_batch(data.BATCH), seconds)
+    if not options.get("prioritised"):
+        return lambda seconds: repeat(lambda: made.sample_batch(data.BATCH), seconds)
+    priorities = cycle(list(rng.exponential(size=(64, data.BATCH))))
+    return lambda seconds: repeat(
+        lambda: made.update_priorities(made.sample_batch(data.BATCH)["ids"], next(priorities)), seconds
+    )
 
 
-POOLS = {"gather": _gather, "sample": _sample, "insert": _insert, "add": _plain_add, "plain-sample": _plain_sample}
+POOLS = {
+    **{"gather": _gather, "sample": _sample, "update": _update, "insert": _insert},
+    **{"add": _plain_add, "plain-sample": _plain_sample},
+}
 ROLES = {"buffer": buffer, "actor": actor, "learner": learner, "pool": pool}
 
 if __name__ == "__main__":

@@ -89,6 +89,24 @@ class Flat:
 
 
 @dataclass(frozen=True)
+class Extra:
+    """``ours`` takes at most ``most_ms`` more a call than ``other``."""
+
+    ours: str
+    other: str
+    most_ms: float
+
+    def judge(self, rates: Rates) -> Check | None:
+        """None where one did not take part."""
+        if self.ours not in rates or self.other not in rates:
+            return None
+        extra = sorted(1000 / a - 1000 / b for a, b in zip(rates[self.ours], rates[self.other], strict=True))
+        value = median(extra)
+        what = f"{self.ours} - {self.other}, ms a call"
+        return Check(what, value, extra[0], extra[-1], f"<= {self.most_ms:g}", value <= self.most_ms)
+
+
+@dataclass(frozen=True)
 class Most:
     """``what`` is at most ``most``."""
 
@@ -120,7 +138,7 @@ class Row:
     title: str
     unit: str
     bound: str
-    bars: tuple[Bar | Flat | Most, ...]
+    bars: tuple[Bar | Flat | Extra | Most, ...]
     open: Callable[[Setup, ExitStack], dict[str, Subject]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from speed import data
 from speed.children import Child
-from speed.rows import Bar, Flat, Most, Row, Setup, Subject
+from speed.rows import Bar, Extra, Flat, Most, Row, Setup, Subject
 
 ROWS, FILL = 1_000_000, 200_000
 IMAGE_ROWS, IMAGE_PREFETCH = 20_000, 4
@@ -89,13 +89,14 @@ def _fill(setup: Setup, stack: ExitStack, kind: str, rows: int, capacity: int) -
     return endpoint
 
 
-def _learner(stack: ExitStack, endpoint: str, prefetch: int = 64) -> Child:
-    return stack.enter_context(Child("ours.py", {"role": "learner", "endpoint": endpoint, "prefetch": prefetch}))
+def _learner(stack: ExitStack, endpoint: str, reading: str, prefetch: int = 64) -> Child:
+    options = {"role": "learner", "endpoint": endpoint, "reading": reading, "prefetch": prefetch}
+    return stack.enter_context(Child("ours.py", options))
 
 
 def _sample(setup: Setup, stack: ExitStack) -> Subjects:
     endpoint = _fill(setup, stack, "flat", FILL, ROWS)
-    out: Subjects = {"headrace": _learner(stack, endpoint)}
+    out: Subjects = {"headrace": _learner(stack, endpoint, "mapped")}
     gather = {"role": "pool", "work": "gather", "kind": "flat", "rows": FILL, "block": 32}
     out["gather in one process"] = stack.enter_context(Child("ours.py", gather))
     straw = {"role": "straw", "rows": FILL, "width": PACKED}
@@ -107,7 +108,7 @@ def _sample(setup: Setup, stack: ExitStack) -> Subjects:
 
 def _sample_tcp(setup: Setup, stack: ExitStack) -> Subjects:
     endpoint = _fill(setup, stack, "flat", FILL, ROWS)
-    out: Subjects = {"headrace": _learner(stack, endpoint)}
+    out: Subjects = {"headrace": _learner(stack, endpoint, "socket")}
     gather = {"role": "pool", "work": "gather", "kind": "flat", "rows": FILL, "block": 32}
     out["gather in one process"] = stack.enter_context(Child("ours.py", gather))
     size = 256 * (8 + FLAT_ROW + 2 * FLAT_FRAME)
@@ -118,9 +119,7 @@ def _sample_tcp(setup: Setup, stack: ExitStack) -> Subjects:
 def _images(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
     endpoint = _fill(setup, stack, "images", rows, rows)
-    out: Subjects = {
-        "headrace": stack.enter_context(Child("ours.py", {"role": "learner", "endpoint": endpoint, "prefetch": 4}))
-    }
+    out: Subjects = {"headrace": _learner(stack, endpoint, "mapped", IMAGE_PREFETCH)}
     gather = {"role": "gather", "rows": rows, "widths": [IMAGE_FRAME, IMAGE_FRAME, FLAT_ROW]}
     out["raw gather"] = stack.enter_context(Child("limits.py", gather))
     _peer(out, setup, stack, "ray", "ray", {"role": "ray-sample", "rows": rows})
@@ -130,9 +129,7 @@ def _images(setup: Setup, stack: ExitStack) -> Subjects:
 def _images_tcp(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
     endpoint = _fill(setup, stack, "images", rows, rows)
-    out: Subjects = {
-        "headrace": stack.enter_context(Child("ours.py", {"role": "learner", "endpoint": endpoint, "prefetch": 4}))
-    }
+    out: Subjects = {"headrace": _learner(stack, endpoint, "socket", IMAGE_PREFETCH)}
     size = 256 * 2 * IMAGE_FRAME
     out["one REQ/REP of the same bytes"] = stack.enter_context(Child("limits.py", {"role": "reply", "size": size}))
     out["pieces of 1 MB"] = stack.enter_context(Child("limits.py", {"role": "push", "size": size, "piece": 1 << 20}))
@@ -148,11 +145,22 @@ def _class(setup: Setup, stack: ExitStack) -> Subjects:
     return out
 
 
+_BY_PRIORITY = {"prioritised": True}
 _CLASS_WORK: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("add 1", {"work": "add", "insert": 1}, {"work": "add", "insert": 1}),
     ("add 256", {"work": "add", "insert": 256}, {"work": "add", "insert": 256}),
     ("sample", {"work": "plain-sample"}, {"work": "sample"}),
+    ("prioritised add 1", {"work": "add", "insert": 1, **_BY_PRIORITY}, {"work": "add", "insert": 1, **_BY_PRIORITY}),
+    ("prioritised add 256", {"work": "add", "insert": 256, **_BY_PRIORITY}, {"work": "add", "insert": 256, **_BY_PRIORITY}),
+    ("prioritised sample + update", {"work": "plain-sample", **_BY_PRIORITY}, {"work": "update", **_BY_PRIORITY}),
 )
+
+
+def _prioritised(setup: Setup, stack: ExitStack) -> Subjects:
+    rows = 100_000 if setup.quick else ROWS
+    options = {"role": "pool", "kind": "flat", "rows": rows, "block": 500}
+    works = {"uniform sample": "sample", "prioritised sample + update": "update"}
+    return {name: stack.enter_context(Child("ours.py", {**options, "work": work})) for name, work in works.items()}
 
 
 def _growth(setup: Setup, stack: ExitStack) -> Subjects:
@@ -188,7 +196,7 @@ class _Memory:
         self._buffer = _buffer(setup, stack, capacity=FILL, block=32)
         endpoint = self._buffer.ready["endpoint"]
         self._actors = Actors(stack, endpoint, {"block": 32, "fill": 1000}, 1)
-        self._learner = _learner(stack, endpoint)
+        self._learner = _learner(stack, endpoint, "mapped")
         self._seconds = setup.minutes * 60 / 6  # one window warms up
 
     def window(self, seconds: float) -> float:
@@ -208,13 +216,14 @@ def _memory(setup: Setup, stack: ExitStack) -> Subjects:
     return {"RssAnon, MB": _Memory(setup, stack)}
 
 
-_SOCKET = "Through the socket: bound by the buffer's sampling, gathering and sending in one interpreter, and by the copies."
+_MAPPED = "Mapped: the buffer sends ids, and the learner's own thread gathers."
+_SOCKET = "Through the socket: bound by sampling, gathering and sending in the buffer's one interpreter, and by copies."
 _TABLE = (
     _insert(1),
     _insert(32),
     _insert(64),
     Row(
-        *("sample", "sample 256 rows of 200k, separate process, same host", "batches/s", _SOCKET),
+        *("sample", "sample 256 rows of 200k, separate process, same host", "batches/s", _MAPPED),
         (
             Bar("headrace", ("reverb",), 100),
             Bar("headrace", ("pyzmq straw man",), 3),
@@ -228,7 +237,7 @@ _TABLE = (
         _sample_tcp,
     ),
     Row(
-        *("images", "2 x 128x128x3 bytes + 32 floats, batch 256, same host", "batches/s", _SOCKET),
+        *("images", "2 x 128x128x3 bytes + 32 floats, batch 256, same host", "batches/s", _MAPPED),
         (Bar("headrace", ("raw gather",), 0.8), Bar("headrace", ("ray",), 2.5)),
         _images,
     ),
@@ -242,6 +251,12 @@ _TABLE = (
         "Bound by the checks, the statistics and the commit of each call.",
         tuple(Bar(f"headrace {what}", (f"cpprb {what}",), 1.0) for what, _, _ in _CLASS_WORK),
         _class,
+    ),
+    Row(
+        *("prioritised", "prioritised batch of 256 of 1M rows and new priorities, on top of a uniform one", "batches/s"),
+        "Bound by the walk down the sum tree and the way back up, a numpy call a level each.",
+        (Extra("prioritised sample + update", "uniform sample", 0.3),),
+        _prioritised,
     ),
     Row(
         *("growth", "cost of a batch and of a row beside the raw gather, by rows stored", "batches/s, rows/s"),

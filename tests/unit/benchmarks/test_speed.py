@@ -12,7 +12,7 @@ from campaign.choosing import add_only
 from campaign.tables import page, summary
 from speed import data
 from speed.children import Child, ChildFailed
-from speed.rows import Bar, Flat, Most, Setup, figures, judge
+from speed.rows import Bar, Extra, Flat, Most, Setup, figures, judge
 from speed.table import TABLE
 
 
@@ -41,6 +41,12 @@ def test_what_did_not_take_part_is_not_judged():
 def test_flat_means_within_a_fifth_of_the_mean_cost(second, met):
     rates = {"x 1": [1], "y 1": [2], "x 2": [1], "y 2": [2 * second]}
     assert Flat("x", "y", (1, 2)).judge(rates).met is met
+
+
+def test_extra_time_is_the_difference_of_the_times_of_a_call():
+    check = Extra("slow", "fast", 0.3).judge({"slow": [500.0, 1000.0], "fast": [1000.0, 2000.0]})
+    assert (check.value, check.low, check.high, check.met) == (0.75, 0.5, 1.0, False)
+    assert Extra("slow", "fast", 0.3).judge({"slow": [500.0]}) is None
 
 
 def test_blocks_and_plain_rows_are_sound():
