@@ -22,3 +22,13 @@ def test_the_example_configs_that_the_readme_names_exist():
     names = re.findall(r"examples/[\w.]+", (ROOT / "README.md").read_text())
     assert names
     assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_the_worked_example_of_the_pool_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pool.md").read_text(), re.DOTALL)
+    assert len(blocks) > 3
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/pool.md", "exec"), names)  # noqa: S102 - a page of this repository
+    assert (tmp_path / "shards" / "manifest.json").exists()
