@@ -14,6 +14,10 @@ MAX_SETS = 32
 _NAME = re.compile(r"[A-Za-z_]\w{0,31}", re.ASCII)
 
 
+# Options of PoolConfig that decide the form of the files: other values need another generation of them.
+SIZES = ("capacity", "min_block_rows", "max_block_rows", "max_actors")
+
+
 @dataclass(frozen=True)
 class PoolConfig:
     """How large the pool is; on which medium it lies is said by whoever makes it."""
@@ -33,15 +37,16 @@ class PoolConfig:
     max_actors: int = option(
         64, help="actor names that the ledger can ever hold", unit="actors", low=1, high=1 << 16, resume=True
     )
+    ack: str = option(
+        "memory",
+        help="what a row survives once it is acknowledged: memory: the death of any process; synced: a power cut too",
+        choices=("memory", "synced"),
+        resume=True,
+    )
     snapshot_every_s: float = option(
         0.0, help="time between two snapshots of a running pool; 0 makes them on request only", unit="s", low=0, resume=True
     )
     snapshot_keep: int = option(2, help="newest snapshots that stay", unit="snapshots", low=1, high=1 << 20, resume=True)
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """What decides the form of the files: another one needs another generation of them."""
-        return self.capacity, self.min_block_rows, self.max_block_rows, self.max_actors
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from headrace.buffer import journal, space, stamps
 from headrace.buffer.journal import Journal
 from headrace.buffer.ring import Geometry
 from headrace.buffer.stamps import Stamps
+from headrace.common import boot
 from headrace.common.errors import NoSpace, PoolDamaged
 from headrace.common.label import MAX_REWARD_BYTES
 from headrace.common.specs import TransitionSpec
@@ -67,6 +68,7 @@ class Field(IntEnum):
     MAX_PRIORITY = 21  # bits of the largest float32 priority that any row ever had; 0 before there is one
     STALE_UPDATES = 22  # priorities of rows that were gone
     OFFLINE = 24  # optimiser updates granted in the offline phase
+    BOOT = 25  # which boot of the machine the files were last opened in, see durable.py
 
 
 class Header:
@@ -104,6 +106,10 @@ class Header:
     def updates(self) -> int:
         """Optimiser updates granted, in both phases."""
         return self._fields[Field.UPDATES] + self._fields[Field.OFFLINE]
+
+    def raw(self, size: int) -> bytes:
+        """The first ``size`` bytes."""
+        return self._buffer[:size]
 
     def flush(self) -> None:
         """Make the header durable."""
@@ -167,6 +173,7 @@ class PoolFiles:
         self.header[Field.EPOCH] += 1
         self.header[Field.NONCE] = nonce
         self.header[Field.OWNER] = os.getpid()
+        self.header[Field.BOOT] = boot.boot_number()
         self.header.flush()
 
     def end(self) -> None:

@@ -15,10 +15,15 @@ _DIGEST = 32
 
 
 class Journal:
-    """Writer and reader of the record in ``buffer``, which has :func:`size` bytes."""
+    """Writer and reader of the record in ``buffer``, which has :func:`size` bytes.
+
+    Attributes:
+        synced: whether a record is to be on disk, and not only in the mapped file, before anything changes.
+    """
 
     def __init__(self, buffer: mmap.mmap) -> None:
         self._buffer = buffer
+        self.synced = False
 
     @property
     def nbytes(self) -> int:
@@ -31,6 +36,8 @@ class Journal:
             raise ValueError(f"record of {len(record)} bytes, the journal has {len(self._buffer)}")
         body = _HEAD.pack(serial, len(record)) + record
         self._buffer[: _DIGEST + len(body)] = hashlib.sha256(body).digest() + body
+        if self.synced:
+            self._buffer.flush()
 
     def read(self, serial: int) -> bytes | None:
         """The record ``serial``, if it is there and whole."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.buffer import generations, snapshot
 from headrace.buffer.capture import Capture
-from headrace.buffer.config import PoolConfig, SamplingConfig
+from headrace.buffer.config import SIZES, PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.files import Field
 from headrace.buffer.labels import Labelled
@@ -112,8 +112,9 @@ class SACReplayPool:
         if different:
             raise SpecError(f"{path} holds rows of another spec (ours first): {'; '.join(different)}")
         self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
-        store = Store.open(kept_spec, stored, folder, uuid.UUID(hex=found["uuid"]))
-        if self.config.sizes != stored.sizes:
+        as_stored = replace(self.config, **{name: getattr(stored, name) for name in SIZES})
+        store = Store.open(kept_spec, as_stored, folder, uuid.UUID(hex=found["uuid"]))
+        if self.config != as_stored:
             store = store.resized(self.config, path, self._extra())
         self._adopt(store)
         generations.sweep(path)
@@ -382,6 +383,14 @@ class SACReplayPool:
         """Moments of the float observations, over the newest frame of each row ever committed, discarded ones too."""
         with self._lock:
             return ObsStatistics() if self._store is None else self._store.statistics.result()
+
+    def sync(self) -> None:
+        """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.
+
+        At level ``memory`` there is nothing to wait for: an insert that has returned survives the death of the process.
+        """
+        with self._lock:
+            self._open().sync()
 
     def grant_updates(self, n: int, *, offline: bool = False) -> int:
         """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total of both phases."""

@@ -28,8 +28,8 @@ class Stamp:
 class Stamps:
     """Writer and reader of the two copies in ``buffer``, which has :func:`size` bytes."""
 
-    def __init__(self, buffer: mmap.mmap, payload_size: int) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: mmap.mmap, payload_size: int, name: str = "ledger.bin") -> None:
+        self._buffer, self._name = buffer, name
         self._payload_size = payload_size
         self._serial = [0, 0]
         self._heads = [0, 0]
@@ -77,7 +77,7 @@ class Stamps:
             if valid and serial == max(self._serial):
                 found = Stamp(stamp, body[_HEAD.size :])
         if found is None:
-            raise PoolDamaged(f"ledger.bin: no copy is whole and covers rows {tail} to {head}")
+            raise PoolDamaged(f"{self._name}: no copy is whole and covers rows {tail} to {head}")
         return found
 
 

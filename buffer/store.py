@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from headrace.buffer import durable, generations
 from headrace.buffer import files as pool_files
-from headrace.buffer import generations
 from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
+from headrace.buffer.durable import Durable
 from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles
 from headrace.buffer.index import Index, Indexes
 from headrace.buffer.labels import Labelled, Labels
@@ -93,6 +94,8 @@ class Store:
         self.tombstones = Tombstones()
         self.captures: weakref.WeakSet[Capture] = weakref.WeakSet()
         self._labels = Labels(self.segment, files, self._amending)
+        self._config = config
+        self._durable: Durable | None = None
 
     @classmethod
     def create(cls, spec: TransitionSpec, config: PoolConfig, directory: Path | None, extra: Mapping[str, Any]) -> Store:
@@ -109,6 +112,7 @@ class Store:
             files = pool_files.create(folder, spec, sizes, payload)
         store = cls(spec, config, files)
         store._stamp_both()
+        store._keep()
         if directory is not None:
             generations.publish(folder, files.pool_id, {"spec": spec.to_dict(), "config": dump(config), **extra})
         return store
@@ -121,8 +125,10 @@ class Store:
             PoolDamaged: naming the file.
         """
         files = pool_files.open_existing(directory, spec, geometry(spec, config), payload_size(spec, config), pool_id)
+        durable.recover(files, payload_size(spec, config))
         store = cls(spec, config, files)
         store._recover()
+        store._keep()
         return store
 
     def resized(self, config: PoolConfig, directory: Path, extra: Mapping[str, Any]) -> Store:
@@ -146,8 +152,11 @@ class Store:
         store = Store(self.spec, config, files)
         store.restore(Contents.of_store(self))
         files.sync()
+        store._keep()
         generations.publish(folder, files.pool_id, {"spec": self.spec.to_dict(), "config": dump(config), **extra})
         self.files.end()
+        if self._durable is not None:
+            self._durable.close()
         return store
 
     def attach(self, index: Index) -> None:
@@ -212,6 +221,8 @@ class Store:
             self.indexes.retired(tail)
         if floor > segment.tail:
             segment.retire(floor)
+        if self._durable is not None and not self._durable.has_room(segment.head + n, segment.frame_head + block.n_frames):
+            self.sync()
         segment.commit(block, index, stream, seq)
         if self.indexes:
             self.indexes.committed(segment.head - n, segment.rows(segment.head - n, segment.head))
@@ -240,6 +251,8 @@ class Store:
             self.indexes.discarded(ids)
         elif len(ids) and self.indexes:
             self.indexes.amended(ids, self.segment.reader.rows(ids))
+        if len(ids):
+            self.sync()  # the journal holds one record, so a label is on disk before the next one
         return done
 
     def _amending(self, ids: Array, rows: Array) -> None:
@@ -260,12 +273,34 @@ class Store:
             raise LabelRefused("ahead", f"rows up to {label.last} of a stream that is committed up to {last}")
         return self.ledger.actors.index(actor)
 
+    def sync(self) -> None:
+        """Make everything so far survive a power cut; at level ``synced`` only."""
+        if self._durable is not None:
+            self._durable.save(self.header, self._payload(), self.segment.first_frame())
+
+    def _keep(self) -> None:
+        """Begin to keep the level of acknowledgement that the config asks for."""
+        folder = self.files.folder
+        if folder is not None and self._config.ack == "synced":
+            self._durable = Durable(self.files, payload_size(self.spec, self._config))
+            self.files.journal.synced = True
+            self.sync()
+        elif folder is not None:
+            durable.remove(folder)
+
     def close(self) -> None:
         """Stamp, so that the next open replays nothing."""
         self._stamp()
+        self.header[Field.OWNER] = 0
+        if self._durable is not None:
+            self.sync()
+            self._durable.close()
+
+    def _payload(self) -> bytes:
+        return self.ledger.encode() + self.statistics.encode()
 
     def _stamp(self) -> None:
-        self.files.stamps.write(self.segment.head, self.ledger.encode() + self.statistics.encode())
+        self.files.stamps.write(self.segment.head, self._payload())
 
     def _stamp_both(self) -> None:
         self._stamp()
@@ -334,6 +369,7 @@ class Store:
         numbers = contents.numbers
         self.ledger.require(len(contents.entries))
         self.header[Field.RESTORING] = 1
+        self.sync()
         self.segment.restore(contents.rows, contents.frames, numbers)
         counters = {name: numbers[name] for name in self.ledger.counters()}
         self.ledger.set_state({"entries": contents.entries, **counters})
@@ -343,6 +379,7 @@ class Store:
         self.files.begin(int.from_bytes(os.urandom(7), "little"))
         self.header[Field.RESTORING] = 0
         self._bury()
+        self.sync()
         self._feed(self.indexes)
 
     def check_valid(self) -> tuple[bool, str]:

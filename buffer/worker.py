@@ -117,7 +117,10 @@ class PoolWorker:
 
     def run(self, work: Sequence[Work]) -> tuple[list[Done], Totals]:
         """Perform work in order; an error that is not one block's or one peer's fault is raised."""
-        return [self._perform(w) for w in work], self.totals()
+        done = [self._perform(w) for w in work]
+        if self._pool is not None and any(isinstance(w, Insert) for w in work):
+            self._pool.sync()  # once for all blocks of the round, before any is acknowledged
+        return done, self.totals()
 
     def totals(self) -> Totals:
         """The counters now."""

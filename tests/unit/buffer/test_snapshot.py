@@ -155,7 +155,7 @@ def test_a_flipped_bit_anywhere_is_found_and_named(tmp_path):
     before = digests(other)
     for path in damage_cases(tmp_path / "s"):
         good = path.read_bytes()
-        for _ in range(12):
+        for _ in range(130):  # 1,000 and more over all files
             bad = bytearray(good)
             bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(8)
             path.write_bytes(bad)

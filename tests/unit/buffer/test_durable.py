@@ -1,0 +1,198 @@
+"""A power cut at ``pool.ack: synced``, by image: each page on the disk is as it was synced last, or by chance newer."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.lane_rows import Lane, die, lane_spec, prove_pool, seqs
+
+from headrace.buffer import PoolConfig, SACReplayPool, durable, files
+from headrace.common import boot
+from headrace.common.errors import PoolDamaged
+
+PAGE = 4096
+SPEC = lane_spec(stack=2, image=24)
+
+
+class Disk:
+    """The medium below one pool directory, which sees what is synced and loses the rest at a cut."""
+
+    def __init__(self, pool_dir, monkeypatch, seed):
+        self.pool_dir, self.synced, self.images, self.draw = pool_dir, {}, [], random.Random(seed)
+        self.acked = 0
+        self.cut_at = -1  # counts fdatasync calls
+        fdatasync, flush = os.fdatasync, files.Header.flush
+
+        def note(fd):
+            if self.cut_at == 0:
+                self.cut()
+            self.cut_at -= 1
+            fdatasync(fd)
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            self.synced[path.removesuffix(".tmp")] = Path(path).read_bytes()
+
+        def note_header(header):
+            flush(header)
+            for path in pool_dir.glob("generation-*/header.bin"):
+                self.synced[str(path)] = path.read_bytes()
+
+        monkeypatch.setattr(durable.os, "fdatasync", note)
+        monkeypatch.setattr(files.Header, "flush", note_header)
+
+    def cut(self):
+        """Keep an image of what a cut at this instant would leave, beside what was acknowledged before it."""
+        image = self.pool_dir.with_name(f"image-{len(self.images)}")
+        shutil.copytree(self.pool_dir, image, ignore=shutil.ignore_patterns("lock", "*.tmp"))
+        for path in self.pool_dir.glob("generation-*/*"):
+            if path.suffix not in (".npy", ".bin"):
+                continue
+            now = path.read_bytes()
+            old = self.synced.get(str(path), bytes(len(now)))
+            chance = self.draw.choice((0.0, 0.3, 1.0))
+            pages = [(now if self.draw.random() < chance else old)[i : i + PAGE] for i in range(0, len(now), PAGE)]
+            if path.suffix == ".npy" and str(path) not in self.synced:
+                pages[0] = now[:PAGE]
+            (image / path.relative_to(self.pool_dir)).write_bytes(b"".join(pages))
+        self.images.append((image, self.acked))
+
+
+def open_pool(path, capacity=40, **config):
+    options = {"max_block_rows": 8, "ack": "synced", **config}
+    return SACReplayPool(capacity, path=path, spec=SPEC, config=PoolConfig(**options), rng=np.random.default_rng(0))
+
+
+@pytest.fixture
+def another_boot(monkeypatch, tmp_path):
+    """Call it, and the machine was started anew."""
+
+    def reboot():
+        (tmp_path / "boot_id").write_text(str(random.random()))
+        monkeypatch.setattr(boot, "BOOT_ID", tmp_path / "boot_id")
+
+    return reboot
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("config", [{}, {"min_block_rows": 8}], ids=["roomy", "retiring"])
+def test_a_power_cut_loses_no_acknowledged_row(tmp_path, monkeypatch, another_boot, seed, config):
+    disk = Disk(tmp_path / "pool", monkeypatch, seed)
+    draw = random.Random(seed)
+    lane = Lane(SPEC, 1)
+    pool = open_pool(tmp_path / "pool", **config)
+    for _ in range(30):
+        for _ in range(draw.randrange(1, 9)):  # a round
+            first, n = lane.seq, draw.randrange(1, 14)
+            disk.cut_at = draw.choice((-1, -1, 0, 3, 5))
+            pool.insert(lane.block(n), "a", 1, first)
+            if draw.random() < 0.05:
+                disk.cut()
+        disk.cut_at = draw.choice((-1, 0, 2, 4, 6))
+        pool.sync()
+        disk.acked = lane.seq - 1
+        if draw.random() < 0.2:
+            disk.cut()
+    die(pool)
+    monkeypatch.undo()
+    another_boot()
+    assert len(disk.images) > 20
+    for image, acked in disk.images:
+        again = open_pool(image, **config)
+        prove_pool(again)
+        last = again.last_seq("a", 1)
+        assert acked <= last
+        assert seqs(again, "a") == list(range(last - again.size + 1, last + 1))
+        assert again.counters()["env_steps"] == again.statistics().count == last
+        assert again.size == min(40, last) or again.counters()["rows_retired"] > 0
+        more = Lane(SPEC, 2)
+        for _ in range(5):
+            again.insert(more.block(5), "b", 1, more.seq - 5)
+        prove_pool(again)
+        again.close()
+
+
+def test_a_cut_while_a_snapshot_is_loaded_leaves_an_empty_pool(tmp_path, monkeypatch, another_boot):
+    source = SACReplayPool(40, spec=SPEC)
+    source.insert(Lane(SPEC, 1).block(30), "a", 1, 1)
+    source.save(tmp_path / "s")
+    pool = open_pool(tmp_path / "pool")
+    pool.insert(Lane(SPEC, 2).block(30), "b", 1, 1)
+    pool.sync()
+    disk = Disk(tmp_path / "pool", monkeypatch, 1)
+    disk.synced = {str(p): p.read_bytes() for p in (tmp_path / "pool").rglob("*") if p.is_file()}
+    for k in range(12):
+        disk.cut_at = k
+        pool.load(tmp_path / "s")
+    die(pool)
+    monkeypatch.undo()
+    another_boot()
+    found = set()
+    for image, _ in disk.images:
+        with open_pool(image) as again:
+            prove_pool(again)
+            found.add((tuple(again.actors()), again.size))
+    assert found <= {(("b",), 30), ((), 0), (("a",), 30)}
+    assert ((), 0) in found
+
+
+def test_without_another_boot_the_mapped_header_is_believed(tmp_path):
+    pool = open_pool(tmp_path)
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    die(pool)
+    with open_pool(tmp_path) as pool:
+        assert pool.size == 5
+
+
+def test_level_memory_is_taken_as_it_is_with_a_warning(tmp_path, another_boot, caplog):
+    pool = open_pool(tmp_path / "pool", ack="memory")
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    assert not list(tmp_path.rglob(durable.NAME))
+    die(pool)
+    another_boot()
+    with open_pool(tmp_path / "pool", ack="memory") as pool:
+        assert pool.size == 5
+    assert "pool.ack: synced keeps them" in caplog.text
+    caplog.clear()
+    another_boot()
+    open_pool(tmp_path / "pool", ack="memory").close()  # it was closed in order
+    assert not caplog.text
+
+
+def test_the_level_may_change_at_any_open(tmp_path, another_boot):
+    lane = Lane(SPEC, 1)
+    for ack in ("memory", "synced", "memory", "synced"):
+        with open_pool(tmp_path / "pool", ack=ack) as pool:
+            pool.insert(lane.block(5), "a", 1, lane.seq - 5)
+            assert bool(list(tmp_path.rglob(durable.NAME))) == (ack == "synced")
+        another_boot()
+    with open_pool(tmp_path / "pool", capacity=15) as pool:
+        assert seqs(pool, "a") == list(range(6, 21))
+        die(pool)
+        another_boot()
+        pool = open_pool(tmp_path / "pool", capacity=15)
+        assert seqs(pool, "a") == list(range(6, 21))
+        pool.close()
+
+
+def test_one_damaged_record_is_passed_over_and_two_are_named(tmp_path, another_boot):
+    pool = open_pool(tmp_path / "pool")
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    pool.sync()
+    pool.sync()
+    die(pool)
+    another_boot()
+    (path,) = tmp_path.rglob(durable.NAME)
+    whole = path.read_bytes()
+    for copy in (0, 1):
+        bad = bytearray(whole)
+        bad[copy * len(whole) // 2 + 100] ^= 1
+        path.write_bytes(bad)
+        pool = open_pool(tmp_path / "pool")
+        assert pool.size == 5
+        die(pool)
+        another_boot()
+    path.write_bytes(bytes(len(whole)))
+    with pytest.raises(PoolDamaged, match=r"durable\.bin"):
+        open_pool(tmp_path / "pool")
