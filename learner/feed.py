@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections import deque
@@ -180,7 +181,9 @@ class Feed:
                 out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics, mapped))])
             out.extend([encode(self._redraws.popleft())] for _ in range(len(self._redraws)))
             if self._publish is not None and self._sending is None:
-                weights = self._sending = self._publish
+                # made in a session before, perhaps; this learner holds the run under today's epoch, and no other is taken
+                version = dataclasses.replace(self._publish.version, epoch=self.epoch)
+                weights = self._sending = dataclasses.replace(self._publish, version=version)
                 self._publish = None
                 head = m.Publish(weights.version.epoch, weights.version.step)
                 out.append([encode(head), weights.pack()])

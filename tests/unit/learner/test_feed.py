@@ -12,6 +12,7 @@ from headrace.buffer.drawing import Drawing
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, WireError
 from headrace.common.process import kernel
+from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode
 from headrace.learner.feed import Feed
@@ -233,3 +234,15 @@ def test_a_failure_of_the_gathering_thread_ends_the_learner(make):
     feed.fail(MemoryError("no room"))
     with pytest.raises(MemoryError):
         feed.get(0)
+
+
+def test_weights_that_a_dead_buffer_did_not_take_are_published_under_the_next_sessions_epoch(tmp_path):
+    # otherwise the buffer refuses them as stale, and actors without weights wait for ever where the pool is not yet full
+    feed = Feed(B, 2, statistics=False)
+    feed.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 28, SPEC.to_dict()))
+    feed.publish(WeightSet(Version("learner", 1, 0), {"type": "mlp"}, {"head.bias": np.zeros(2, "<f4")}))
+    assert decode(next(iter(feed.outgoing(1 << 20)))[0]) == m.Publish(1, 0)
+    feed.welcomed(m.Welcome(2, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 28, SPEC.to_dict()))
+    head, blob = next(iter(feed.outgoing(1 << 20)))
+    assert decode(head) == m.Publish(2, 0)
+    assert WeightSet.unpack(blob).version == Version("learner", 2, 0)
