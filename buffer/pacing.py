@@ -130,7 +130,8 @@ class Pacing:
         env_steps: executed online env steps that are committed.
         updates: updates granted in the online phase.
         offline_updates: updates granted in the offline phase.
-        drawable: whether the pool holds enough rows for a batch. While it does not, no one waits for the learner.
+        drawable: whether the pool holds enough rows for a batch. While it does not, no one waits for the learner,
+            neither in the offline phase nor at the end.
     """
 
     def __init__(self, config: PacingConfig) -> None:
@@ -255,7 +256,7 @@ class Pacing:
     def _limit(self) -> int:
         """Env steps that may be committed or under way before simulators wait."""
         limit, config = self._budget(), self.config
-        if self.offline:
+        if self.offline and self.drawable:
             return min(limit, self.env_steps)
         filled = self.env_steps >= config.min_fill
         if config.hold_actors and config.ratio > 0 and (self.drawable or not filled):
@@ -270,6 +271,10 @@ class Pacing:
     def offline(self) -> bool:
         """Whether the next update belongs to the offline phase."""
         return self.offline_updates < self.config.offline_updates
+
+    @property
+    def _offline_over(self) -> bool:
+        return not self.offline or not self.drawable
 
     @property
     def owed(self) -> int:
@@ -290,13 +295,13 @@ class Pacing:
         """Whether the run's env steps are all committed."""
         if self.config.env_steps:
             return self.env_steps >= self.config.env_steps
-        return not self.config.online and not self.offline
+        return not self.config.online and self._offline_over
 
     @property
     def finished(self) -> bool:
         """Whether the run's env steps are committed and the updates that it waits for granted."""
         waits = (self.config.hold_learner or self.config.hold_actors) and self.drawable
-        return self.collected and not self.offline and (self.updates >= self.owed or not waits)
+        return self.collected and self._offline_over and (self.updates >= self.owed or not waits)
 
     @property
     def achieved_ratio(self) -> float:

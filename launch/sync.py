@@ -154,7 +154,8 @@ class SyncRun:
         """Train to the end, see :func:`run_sync`."""
         for actor in self.actors:
             actor.begin()
-        while self.pacing.offline or self._act():
+        self._observe()
+        while (self.pacing.offline and self.pacing.drawable) or self._act():
             self._learn()
             self._evaluate()
             self._report()
@@ -187,14 +188,16 @@ class SyncRun:
         self._observe()
         offline, batch_size = self.pacing.offline, self._config.learner.batch_size
         due = min(OFFLINE_AT_ONCE, self.pacing.updates_allowed()) if offline else self.pacing.owed - self.pacing.updates
-        if due <= 0 or self.pool.drawable < batch_size:
+        if due <= 0 or not self.pacing.drawable:
             return
         statistics = self.pool.statistics() if self._config.learner.normalise_obs else None
         for _ in range(due):
             try:
                 batch, *actor_batch = [self.pool.sample(batch_size, mix=mix) for mix in self.pool.mixes]
             except PoolTooSmall:  # sets that overlap hold fewer rows than their sizes say
-                break
+                self._observe()
+                self.pacing.drawable = False
+                return
             self.pool.grant_updates(1, offline=offline)
             self._metrics = self.sac.update(batch, statistics, *actor_batch)
             if self._update_log is not None:
@@ -203,6 +206,7 @@ class SyncRun:
 
     def _observe(self) -> None:
         self.pacing.observe(self.pool.env_steps, self.pool.updates, self.pool.offline_updates)
+        self.pacing.drawable = self.pool.drawable >= self._config.learner.batch_size
 
     def _newest_policy(self) -> Policy:
         """The policy as the learner has it now, in the form in which actors run it everywhere."""

@@ -37,6 +37,21 @@ def test_a_run_may_be_nothing_but_its_offline_phase():
     assert pacing.updates_allowed() == 0
 
 
+@pytest.mark.parametrize("env_steps", [0, 1000])
+def test_an_offline_phase_without_a_batch_holds_nobody(env_steps):
+    pacing = make(offline_updates=50, env_steps=env_steps)
+    pacing.join("a", executed=0, pending=0)
+    pacing.observe(0, 20, 20)
+    assert pacing.allowances()["a"].granted == 0
+    pacing.drawable = False
+    assert pacing.allowances()["a"].granted == (40 if env_steps else 0)
+    assert pacing.finished == (env_steps == 0)
+    pacing.observe(env_steps, 20, 20)
+    assert pacing.finished
+    pacing.drawable = True
+    assert not pacing.finished
+
+
 def test_a_run_without_an_end_has_none():
     pacing = make(env_steps=0)
     pacing.observe(10**9, 10**9)

@@ -308,3 +308,43 @@ def test_crashes_and_refused_rows_end_nothing(tmp_path):
     assert status["counters"]["rows_rejected"] == 160
     assert (status["env_steps"], status["updates"], status["phase"]) == (0, 0, "done")
     assert "rows refused: non-finite" in run.log("sync").read_text()
+
+
+@pytest.mark.parametrize("env_steps", [0, 100])
+def test_the_offline_phase_learns_from_an_older_run_before_any_step_stopped_or_not(tmp_path, env_steps):
+    old = RunDir.create(tmp_path / "old", {})
+    run_sync(config_of(), old, Told(), clock=ManualClock())
+    pacing = {"offline_updates": 150, "env_steps": env_steps}
+    config = config_of({"run": {"pool_from": str(old.pool)}, "pacing": pacing})
+    run = RunDir.create(tmp_path / "new", {})
+    status = run_sync(config, run, Told(), clock=ManualClock())
+    online = max(0, env_steps - 20)
+    assert (status["env_steps"], status["offline_updates"], status["updates"]) == (env_steps, 150, 150 + online)
+    assert (status["phase"], status["updates_owed"]) == ("done", 150 + online)
+    interrupt = Interrupt()
+
+    def ask_in_the_middle(job):
+        learn = job._learn
+
+        def counting():
+            learn()
+            interrupt.asked |= job.sac.step >= 64
+            assert job.executed == 0 or not job.pacing.offline
+
+        job._learn = counting
+
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "stopped", config, interrupt, begin=ask_in_the_middle)
+    assert play(tmp_path / "stopped", config) == play(tmp_path / "whole", config)
+
+
+def test_offline_batches_that_never_come_end_the_phase(tmp_path):
+    old = RunDir.create(tmp_path / "old", {})
+    run_sync(config_of(), old, Told(), clock=ManualClock())
+    human = {"sampling": {"sets": {"human": {"share": 1.0, "source": ["human"], "when_small": "replace"}}}}
+    for env_steps in (0, 100):
+        pacing = {"offline_updates": 150, "env_steps": env_steps}
+        config = config_of({"run": {"pool_from": str(old.pool)}, "pacing": pacing}, human)
+        run = RunDir.create(tmp_path / f"new-{env_steps}", {})
+        status = run_sync(config, run, Told(), clock=ManualClock())
+        assert (status["env_steps"], status["updates"]) == (env_steps, 0)
