@@ -450,7 +450,7 @@ class SACReplayPool:
                     self._plain = None
                 raise
             if self._path is None and self._staging is None:
-                self._staging = Staging.of(self._plain, store.spec)
+                self._staging = Staging.of(self._plain, store.spec, store.segment.sizes.max_rows)
 
     def sample_batch(self, batch_size: int, mix: str = "critic") -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.

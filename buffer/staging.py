@@ -18,7 +18,6 @@ from headrace.common.block import Block
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
-MOST_ROWS = 1024
 MOST_BYTES = 1 << 20
 _FLAGS = ("terminated", "truncated", "done")
 
@@ -52,23 +51,24 @@ class Staging:
             self._targets.append(_target(field, self._flags[:, i].reshape(most_rows, *field.shape)))
         self._keys = {t.name: field.key for t, field in zip(self._targets, floats, strict=False)}
         self._most_rows = most_rows
+        self._last = 1
         self.n_rows = 0
 
     @classmethod
-    def of(cls, layout: PlainLayout, spec: TransitionSpec) -> Staging | None:
-        """One for rows that can wait; none for nested, torch, image, chunk or extra arrays, which are committed at once."""
+    def of(cls, layout: PlainLayout, spec: TransitionSpec, most_rows: int) -> Staging | None:
+        """One for at most ``most_rows`` rows; none for nested, torch, image, chunk or extra arrays, which never wait."""
         row_bytes = 2 * spec.frame_nbytes + spec.row_dtype.itemsize
         simple = spec.window == spec.stack == 1 and all(o.dtype == "<f4" for o in spec.obs)
         for field in layout.fields:
             kind = "" if field.dtype.startswith("torch.") else np.dtype(field.dtype).kind
             wanted = "b" if field.path[0] in _FLAGS else "f"
             simple = simple and len(field.path) == 1 and kind == wanted and not field.key.startswith(EXTRA)
-        return cls(layout, spec, min(MOST_ROWS, MOST_BYTES // row_bytes)) if simple and row_bytes <= MOST_BYTES else None
+        return cls(layout, spec, min(most_rows, MOST_BYTES // row_bytes)) if simple and row_bytes <= MOST_BYTES else None
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to commit; short batches still fit."""
-        return 2 * self.n_rows >= self._most_rows
+        """Whether one more batch like the last would not fit."""
+        return self.n_rows + self._last > self._most_rows
 
     def add(self, transitions: Mapping[str, Any]) -> bool:
         """Take a batch; false, with nothing taken, when it is not plainly right and the general way must judge it."""
@@ -88,7 +88,7 @@ class Staging:
             target.waiting[start : start + n] = value
         if not np.logical_and.reduce(np.isfinite(self._numbers[start : start + n]), axis=None):
             return False
-        self.n_rows += n
+        self.n_rows, self._last = start + n, n
         return True
 
     def take(self) -> Block:

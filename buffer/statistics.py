@@ -27,7 +27,7 @@ class RunningStatistics:
         ends = np.cumsum(sizes, dtype=np.int64).tolist()
         self._parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
         self._width = ends[-1] if ends else 0
-        self._scratch = np.empty((0, self._width))
+        self._scratch = np.empty((self._width, 0))  # sums along the contiguous axis cost a third
         self._count = 0
         self._mean = np.zeros(self._width)
         self._m2 = np.zeros(self._width)
@@ -42,15 +42,15 @@ class RunningStatistics:
         n = len(index)
         total = self._count + n
         if self._width:
-            if len(self._scratch) < n:
-                self._scratch = np.empty((n, self._width))
-            x = self._scratch[:n]
+            if self._scratch.shape[1] < n:
+                self._scratch = np.empty((self._width, n))
+            x = self._scratch[:, :n]
             for o, part in zip(self._keys, self._parts, strict=True):
-                x[:, part] = frames[o.key].take(index, axis=0).reshape(n, -1)
-            mean = np.add.reduce(x, axis=0)
+                x[part] = frames[o.key].take(index, axis=0).reshape(n, -1).T
+            mean = np.add.reduce(x, axis=1)
             mean /= n
-            x -= mean
-            self._m2 += np.einsum("ij,ij->j", x, x)
+            x -= mean[:, None]
+            self._m2 += np.einsum("ij,ij->i", x, x)
             mean -= self._mean
             self._mean += mean * (n / total)
             mean *= mean

@@ -87,27 +87,30 @@ class Block:
             frame = self.frames[o.key]
             if frame.shape != (m, *o.shape) or frame.dtype != np.dtype(o.dtype):
                 raise BlockRefused("shape", f"obs.{o.key}: {frame.shape} {frame.dtype}, declared (m, *{o.shape}) {o.dtype}")
-        for name in ("obs", "next_obs"):
-            if _largest(rows[name].view("<u8")) >= m:  # unsigned, a negative reference is a huge one
-                raise BlockRefused("reference", f"{name} points outside the block's {m} frames")
+        grouped = rows.view(spec.grouped_dtype)
+        if _largest(grouped["references"]) >= m:  # unsigned, a negative reference is a huge one
+            name = "next_obs" if _largest(rows["obs"].view("<u8")) < m else "obs"
+            raise BlockRefused("reference", f"{name} points outside the block's {m} frames")
         steps = rows["steps"]
         if _largest(steps - np.uint16(1)) >= spec.window:  # unsigned, 0 steps are 65535 too many
             raise BlockRefused("steps", f"steps must be 1 to {spec.window}")
         if spec.window > 1 and rows["rewards"][np.arange(spec.window)[None, :] >= steps[:, None]].any():
             raise BlockRefused("reward", "a reward beyond the executed steps is not zero")
-        for name in ("terminated", "truncated"):
-            if _largest(rows[name]) > 1:
-                raise BlockRefused("flag", f"{name} must be 0 or 1")
+        if _largest(grouped["flags"]) > 1:
+            name = "truncated" if _largest(rows["terminated"]) <= 1 else "terminated"
+            raise BlockRefused("flag", f"{name} must be 0 or 1")
         if _largest(rows["outcome"]) > 2 or _largest(rows["source"]) > 2:
             raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
-        self._check_finite(spec)
+        if not _finite(grouped["numbers"]):
+            name = next(name for name in ("action", "rewards", "action_age") if not _finite(rows[name]))
+            raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
+        for o in spec.obs:
+            if o.dtype == "<f4" and not _finite(self.frames[o.key]):
+                raise BlockRefused("non-finite", f"obs.{o.key} holds NaN or infinity")
 
-    def _check_finite(self, spec: TransitionSpec) -> None:
-        columns = [(name, self.rows[name]) for name in ("action", "rewards", "action_age")]
-        floats = [(f"obs.{o.key}", self.frames[o.key]) for o in spec.obs if o.dtype == "<f4"]
-        for name, values in columns + floats:
-            if not np.logical_and.reduce(np.isfinite(values), axis=None):
-                raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
+
+def _finite(values: Array) -> bool:
+    return bool(np.logical_and.reduce(np.isfinite(values), axis=None))
 
 
 def _largest(values: Array) -> int:

@@ -120,6 +120,20 @@ class TransitionSpec:
             ]
         )
 
+    @cached_property
+    def grouped_dtype(self) -> np.dtype[np.void]:
+        """The same row as groups of neighbouring columns of one type, so that one call checks a whole group.
+
+        ``references`` are ``obs`` and ``next_obs`` unsigned, ``numbers`` are ``action``, ``rewards`` and ``action_age``,
+        ``flags`` are ``terminated`` and ``truncated``.
+        """
+        offset = {name: kind[1] for name, kind in (self.row_dtype.fields or {}).items()}
+        numbers = math.prod(self.action.shape) + self.window + 1
+        formats = [("<u8", (2 * self.stack,)), ("<f4", (numbers,)), ("u1", (2,))]
+        offsets = [offset["obs"], offset["action"], offset["terminated"]]
+        names = ["references", "numbers", "flags"]
+        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.row_dtype.itemsize})
+
     @property
     def frame_nbytes(self) -> int:
         """Bytes of one observation, all keys."""
