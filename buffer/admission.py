@@ -82,5 +82,6 @@ def welcome(
         spec.to_dict() if spec is not None else None,
         streams,
         str(pool.get("uuid", "")),
-        *((place, int(pool.get("nonce", 0)), kernel()) if mappable else ()),
+        *((place, int(pool.get("nonce", 0)), kernel()) if mappable else ("", 0, "")),
+        len(pool.get("mixes", ("critic",))),
     )

@@ -53,32 +53,38 @@ class Drawing:
         if work.statistics:
             statistics = pool.statistics()
             out.append([encode(StatisticsHead(statistics.count)), *statistics_frames(statistics, spec)])
-        most = batches_a_message(spec, work.batch_size)
+        rows = work.batch_size * len(pool.mixes)
+        most = batches_a_message(spec, rows)
         while done < work.batches:
             n = min(most, work.batches - done)
             try:
-                drawn = _joined([pool.draw(work.batch_size) for _ in range(n)])
+                drawn = _joined([self._update(work.batch_size) for _ in range(n)])
             except PoolTooSmall as error:
                 return done, out, str(error)[:256]
             number = pool.grant_updates(n, offline=work.offline)
             if work.mapped:
-                out.append(self._by_ids(DrawnHead(number, work.batch_size, n), drawn))
+                out.append(self._by_ids(DrawnHead(number, rows, n), drawn))
             else:
-                batch = self._gather(drawn, most * work.batch_size)
-                out.extend(batch_messages(BatchHead(number, work.batch_size, n), batch, spec))
+                batch = self._gather(drawn, most * rows)
+                out.extend(batch_messages(BatchHead(number, rows, n), batch, spec))
             done += n
         return done, out, ""
 
     def again(self, work: Again) -> tuple[list[Parts], str]:
         """The messages that bring the rows, or why there are none."""
         try:
-            drawn = self._pool.draw(work.rows)
+            drawn = self._update(max(1, work.rows // len(self._pool.mixes)))
         except PoolTooSmall as error:
             return [], str(error)[:256]
+        rows = len(drawn.ids)
         if not work.gather:
-            return [self._by_ids(DrawnHead(0, work.rows, ticket=work.ticket), drawn)], ""
-        head = BatchHead(0, work.rows, ticket=work.ticket)
-        return batch_messages(head, self._gather(drawn, work.rows), self._spec), ""
+            return [self._by_ids(DrawnHead(0, rows, ticket=work.ticket), drawn)], ""
+        head = BatchHead(0, rows, ticket=work.ticket)
+        return batch_messages(head, self._gather(drawn, rows), self._spec), ""
+
+    def _update(self, batch_size: int) -> Drawn:
+        """The rows of one update: the critic's batch, then the actor's where that is separate."""
+        return _joined([self._pool.draw(batch_size, mix=mix) for mix in self._pool.mixes])
 
     def _by_ids(self, head: DrawnHead, drawn: Drawn) -> Parts:
         return drawn_message(replace(head, nonce=self._pool.nonce), drawn.ids, drawn.weights, drawn.sets)

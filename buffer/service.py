@@ -80,6 +80,7 @@ class Service:
         self._clients: dict[bytes, Client] = {}
         self._work: deque[Work] = deque()
         self._later: list[Again] = []  # too few rows are live now
+        self._short = self._paused = False  # the last draw found too few rows; and it is not the time to try again
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
             m.BlockHead: self._on_block,
@@ -118,7 +119,7 @@ class Service:
             return "finishing"
         if self._totals.env_steps == 0:
             return "waiting"
-        return "training" if self.pacing.owed > 0 else "filling"
+        return "training" if self.pacing.owed > 0 and self.pacing.drawable else "filling"
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -287,11 +288,11 @@ class Service:
         self._work.clear()
         totals = self._totals
         self._batch_size = max((c.demand.batch_size for c in self._clients.values()), default=0) or self._batch_size
-        self.pacing.drawable = totals.size >= self._batch_size
+        self.pacing.drawable = not self._short and totals.drawable >= self._batch_size
         allowed, offline = self.pacing.updates_allowed(), self.pacing.offline
         allowed -= sum(c.demand.drawing for c in self._clients.values())  # the phase ends only when they are granted
-        for client in self._clients.values():
-            draw = client.demand.work(client.session.peer, allowed, totals.size, totals.spec, offline=offline)
+        for client in () if self._paused else self._clients.values():
+            draw = client.demand.work(client.session.peer, allowed, totals.drawable, totals.spec, offline=offline)
             if draw is not None:
                 work.append(draw)
                 allowed -= draw.batches
@@ -342,6 +343,8 @@ class Service:
         if client is not None and done.reason and isinstance(work, Again):
             self._later.append(work)
             return []
+        if isinstance(work, Draw):
+            self._short = self._paused = bool(done.reason)
         if client is not None:
             client.demand.done(work, done.batches)
         return [(work.peer, parts) for parts in done.parts]
@@ -360,6 +363,7 @@ class Service:
         self.watch.observe(self._totals, now)
         self._work.extend(self._later)
         self._later.clear()
+        self._paused = False
         out = self._share(now, urgent=False)
         for client in self._clients.values():
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:

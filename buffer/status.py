@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,7 @@ class Watch:
             "updates_s": round(self._update_rate.per_second(), 2),
             "achieved_ratio": round(service.pacing.achieved_ratio, 5),
             "pool_rows": service.totals.size,
+            **set_metrics(service.totals.sampling),
             "episodes": self._episodes,
             "return_mean": float(np.mean(returns)) if returns else None,
             "policy_lag_updates": max((a[0] for a in ages), default=0),
@@ -179,6 +181,7 @@ class Watch:
                 **{f"rejected_{k}": n for k, n in service.rejected.items()},
                 **{f"refused_{k}": n for k, n in service.refused.items()},
             },
+            "sampling": totals.sampling,
             "snapshots": service.backups.report() if service.backups is not None else None,
             "memory": process_memory(),
             "waiting": self._waiting(service),
@@ -205,6 +208,8 @@ class Watch:
             reasons.append("no weights have been published yet, and the random steps are done")
         if service.pacing.quota_holds:
             reasons.append(f"simulators wait for a robot: pacing.robot_share {service.pacing.config.robot_share:g}")
+        if service.totals.waiting and service.fleet.sessions("learner") and phase != "done":
+            reasons.append(service.totals.waiting)
         if phase == "filling" and service.totals.env_steps < service.pacing.config.min_fill:
             reasons.append(
                 f"filling: {service.totals.env_steps} of {service.pacing.config.min_fill} env steps before the first update"
@@ -221,7 +226,7 @@ class Watch:
             if learner.report.get("sac/updates_skipped"):
                 warnings.append(f"{learner.report['sac/updates_skipped']:g} updates skipped: loss or gradient not finite")
         filled = service.pacing.offline or service.totals.env_steps >= service.pacing.config.min_fill
-        if filled and not service.pacing.drawable:
+        if filled and not service.pacing.drawable and not service.totals.waiting:
             rows = service.totals.size
             warnings.append(f"the pool holds {rows} rows, too few for a batch: see pool.min_block_rows and rows_retired")
         lost = service.totals.counters.get("lost_before", 0)
@@ -277,3 +282,10 @@ def _who(session: Session, now: float) -> dict[str, Any]:
         "connected_s": round(now - session.since, 3),
         "silent_s": round(now - session.seen, 3),
     }
+
+
+def set_metrics(sampling: Mapping[str, Any]) -> dict[str, float]:
+    """Of :meth:`SACReplayPool.sampling_info`, what a run's metrics hold: rows of each set, and realised parts of batches."""
+    sizes = {f"set_rows/{name}": rows for name, rows in sampling.get("sets", {}).items()}
+    mixes = sampling.get("mixes", {})
+    return sizes | {f"{mix}_share/{name}": round(s["realised"], 5) for mix in mixes for name, s in mixes[mix].items()}

@@ -97,6 +97,9 @@ class Totals:
     shelf_bytes: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
+    drawable: int = 0
+    waiting: str = ""
+    sampling: dict[str, Any] = field(default_factory=dict)
 
 
 class PoolWorker:
@@ -137,6 +140,9 @@ class PoolWorker:
             shelf.nbytes,
             pool.counters(),
             self._info,
+            pool.drawable,
+            pool.waiting,
+            pool.sampling_info(),
         )
 
     def streams(self) -> dict[str, dict[int, int]]:
@@ -207,4 +213,4 @@ class PoolWorker:
 
 def _fixed(pool: SACReplayPool) -> dict[str, Any]:
     """What does not change while the pool is open; the rest is in the totals."""
-    return {name: value for name, value in pool.info().items() if name not in ("size", "actors")}
+    return {"mixes": pool.mixes, **{name: value for name, value in pool.info().items() if name not in ("size", "actors")}}

@@ -62,6 +62,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
         ("updates", f"{status.get('updates', 0):,}{_offline(status)}   {rates.get('updates_s', 0.0):,.1f}/s"),
         ("updates per env step", f"{status.get('achieved_ratio', 0.0):.3f}   target {status.get('target_ratio', 0.0):g}"),
         ("pool", f"{rows:,} rows{fill}{_reading(status)}"),
+        *_sets(status),
         ("return, training", _number(status.get("return_mean"))),
         ("return, evaluation", _evaluation(status)),
         ("policy age", f"{lag:,} updates, {age:.1f} s"),
@@ -168,6 +169,20 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+def _sets(status: Status) -> list[tuple[str, str]]:
+    """Rows of each named set, and which part of the rows drawn for each mix came from it, beside its share."""
+    sampling = status.get("sampling", {})
+    mixes = sampling.get("mixes", {})
+    return [
+        (
+            f"set {name}",
+            f"{rows:,} rows"
+            + "".join(f"   {mix} {m[name]['realised']:.1%} of {m[name]['share']:.1%}" for mix, m in mixes.items() if name in m),
+        )
+        for name, rows in sampling.get("sets", {}).items()
+    ]
 
 
 def _remarks(status: Status) -> list[tuple[str, str]]:

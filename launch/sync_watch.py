@@ -13,6 +13,7 @@ import numpy as np
 from headrace.actor.evaluate import EvalResult
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.status import set_metrics
 from headrace.common.clock import Clock
 from headrace.common.metrics import RateWindow, process_memory
 from headrace.launch.sync_actor import Episode, SyncActor
@@ -72,6 +73,7 @@ class SyncWatch:
             "updates_s": round(self._update_rate.per_second(), 2),
             "achieved_ratio": round(pacing.achieved_ratio, 5),
             "pool_rows": pool.size,
+            **set_metrics(pool.sampling_info()),
             "episodes": self._episodes,
             "return_mean": float(np.mean(self._returns)) if self._returns else None,
             "policy_lag_updates": 0,
@@ -108,7 +110,8 @@ class SyncWatch:
             "evaluations": list(self._evaluations)[-50:],
             "counters": pool.counters(),
             "memory": process_memory(),
-            "waiting": [filling] if phase == "filling" else [],
+            "sampling": pool.sampling_info(),
+            "waiting": ([filling] if phase == "filling" else []) + ([pool.waiting] if pool.waiting and not done else []),
         }
 
     def get_state(self) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Feed:
     ) -> None:
         self._batch_size, self._prefetch, self._ask_statistics = batch_size, prefetch, statistics
         self._changed = threading.Condition()
+        self._rows = batch_size  # of all batches of one update
         self._reading = Reading(reading, open_view, batch_size)
         self._batches: deque[Batch] = deque()
         self._jobs: deque[Job] = deque()
@@ -71,15 +72,19 @@ class Feed:
         """Begin to ask for batches: each one that comes is an update granted, so not before the learner is ready."""
         self._drawing = True
 
-    def get(self, timeout_s: float) -> Batch | None:
-        """The next batch, or none within ``timeout_s``; its memory is used again once nothing refers to its arrays."""
+    def get(self, timeout_s: float) -> list[Batch] | None:
+        """What the next update takes, or none within ``timeout_s``: a batch, and the actor's own where that is separate.
+
+        Its memory is used again once nothing refers to its arrays.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._batches or self._failure), timeout_s):
                 return None
             if self._failure is not None:
                 raise self._failure
             self._ahead -= 1
-            return self._batches.popleft()
+            rows = self._batches.popleft()
+        return [rows[low : low + self._batch_size] for low in range(0, len(rows), self._batch_size)]
 
     @property
     def must_draw(self) -> bool:
@@ -138,6 +143,7 @@ class Feed:
         """Start or go on with a session; batches already here stay, and what was to be drawn again is asked for again."""
         with self._changed:
             self._spec = TransitionSpec.from_dict(welcome.spec)
+            self._rows = self._batch_size * max(1, welcome.mixes)
             self._reading.welcomed(welcome, self._spec)
             self.epoch = welcome.epoch
             self._delivered = self._wanted = 0
@@ -231,7 +237,7 @@ class Feed:
 
     def _take_drawn(self, head: m.DrawnHead, frames: list[Frame]) -> None:
         torn = self._torn.get(head.ticket)
-        self._expect(head, rows=self._batch_size if torn is None else len(torn.holes))
+        self._expect(head, rows=self._rows if torn is None else len(torn.holes))
         self._reading.check(head.rows * head.batches)
         job = Job(head, *parse_drawn(head, frames), torn)
         self._torn.pop(head.ticket, None)
@@ -239,7 +245,7 @@ class Feed:
         self._jobs.append(job)
 
     def _expect(self, head: m.BatchHead | m.DrawnHead, rows: int = 0) -> TransitionSpec:
-        rows = rows or self._batch_size
+        rows = rows or self._rows
         if self._spec is None or head.rows != rows or head.batches < 1:
             raise WireError("size", f"{head.batches} batches of {head.rows} rows, asked for {rows}")
         if head.ticket and (head.batches != 1 or head.ticket not in self._torn):

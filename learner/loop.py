@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
@@ -115,17 +116,17 @@ class LearnerLoop:
         self._feed.start_drawing()
         while not stop.is_set():
             self._link.check()
-            batch = self._feed.get(WAIT_S)
+            batches = self._feed.get(WAIT_S)
             if self._feed.must_draw:
                 self._link.wake()
-            if batch is None:
+            if batches is None:
                 if self._feed.stop is not None:
                     break
                 self._starved()
                 self._log()
                 continue
             self._fed_at = self._clock.now()
-            self._metrics = self.sac.update(batch, self._feed.statistics)
+            self._update(batches)
             if self._publish_due():
                 self._publish()
             if self.sac.step - self._saved_step >= self._settings.learner.checkpoint_every_updates:
@@ -158,8 +159,12 @@ class LearnerLoop:
     def _use_up(self, stop: threading.Event) -> None:
         """Make the updates of batches that are already here: they were granted and will not come again."""
         end = self._clock.now() + USE_UP_S
-        while stop.is_set() and self._clock.now() < end and (batch := self._feed.get(0.0)) is not None:
-            self._metrics = self.sac.update(batch, self._feed.statistics)
+        while stop.is_set() and self._clock.now() < end and (batches := self._feed.get(0.0)) is not None:
+            self._update(batches)
+
+    def _update(self, batches: list[Batch]) -> None:
+        batch, *actor_batch = batches
+        self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
 
     def _restore(self) -> None:
         found = checkpoint.resume(self._settings.checkpoints)

@@ -107,8 +107,10 @@ class Reading:
         Raises:
             ConfigError: it must be mapped and cannot be.
         """
-        if self._staging is None or self._staging.spec != spec:
-            self._staging = Staging(spec, batches_a_message(spec, self._batch_size) * self._batch_size)
+        rows = self._batch_size * max(1, welcome.mixes)
+        most = batches_a_message(spec, rows) * rows
+        if self._staging is None or self._staging.spec != spec or self._staging.rows < most:
+            self._staging = Staging(spec, most)
         self._view, why = self._map(welcome)
         if self._view is None and self._wanted == "mapped":
             raise ConfigError(f"learner.reading: mapped, but {why}; nearest valid: auto")

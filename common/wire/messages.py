@@ -172,7 +172,7 @@ class Welcome(Message):
     """Opens a session: the epoch, the limits, the agreed spec, and how far each stream of this actor is acknowledged.
 
     A learner is told what it needs to map the pool: the directory, what the header there holds as ``nonce``, and on which
-    running ``kernel`` that is so.
+    running ``kernel`` that is so. Each of its updates takes ``mixes`` batches: 2 where the actor's is a separate one.
     """
 
     TAG: ClassVar[int] = 32
@@ -188,6 +188,7 @@ class Welcome(Message):
     directory: str = text(4096, default="")
     nonce: int = uint(default=0)
     kernel: str = text(255, default="")
+    mixes: int = uint(2, default=1)
 
 
 @dataclass(frozen=True)

@@ -51,14 +51,15 @@ def run(endpoint: str, batch_size: int, publish_every: int, seconds: float, read
     step, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         link.check()
-        batch = feed.get(0.1)
+        batches = feed.get(0.1)
         if feed.must_draw:
             link.wake()
-        if batch is None:
+        if batches is None:
             if feed.stop is not None:
                 break
             continue
-        prove(batch, spec.stack)
+        for batch in batches:
+            prove(batch, spec.stack)
         step += 1
         if step % publish_every == 0:
             feed.publish(canary_weights(spec, "canary", feed.epoch, step))

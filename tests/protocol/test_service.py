@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace.buffer.backups import Backups, wait_for
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig, SetConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.pacing import Pacing, PacingConfig
@@ -36,13 +36,13 @@ NETWORK = NetworkConfig(lease_s=5.0, heartbeat_s=0.5)
 class Buffer:
     """A service with its pool worker, run in one thread; time stands still unless moved."""
 
-    def __init__(self, directory, **pacing):
+    def __init__(self, directory, sampling=None, **pacing):
         self.now = 100.0
         config = PoolConfig(capacity=64, max_actors=2)
         rng = np.random.default_rng(0)
 
         def make(spec):
-            return SACReplayPool(64, path=directory, spec=spec, config=config, rng=rng)
+            return SACReplayPool(64, path=directory, spec=spec, config=config, sampling=sampling, rng=rng)
 
         pool = make(None) if (directory / "manifest.json").exists() else None
         self.worker = PoolWorker(pool, make, Shelf(directory))
@@ -68,6 +68,9 @@ class Buffer:
         self.now += seconds
         return [(to, decode(parts[0])) for to, parts in self.service.tick(self.now)]
 
+    def status(self):
+        return self.service.watch.status(self.service, self.now)
+
     def actor(self, peer=b"A", identity="a", incarnation=b"1", spec=SPEC):
         hello = m.Hello(1, "actor", identity, incarnation, "host", 7, spec.to_dict())
         answers = self.say(peer, hello)
@@ -78,8 +81,10 @@ class Buffer:
     def learner(self, peer=b"L", incarnation=b"2"):
         return self.say(peer, m.Hello(1, "learner", "l", incarnation, "host", 8))
 
-    def block(self, peer, seq, *times, stream=1, value=1.0):
+    def block(self, peer, seq, *times, stream=1, value=1.0, **labels):
         made = block(times, value)
+        for name, label in labels.items():
+            made.rows[name] = label
         head = m.BlockHead(stream, seq, made.n_rows, made.n_frames)
         return self.raw(peer, block_parts(head, made, SPEC))
 
@@ -227,6 +232,61 @@ def test_who_has_mapped_the_pool_gets_ids_and_may_ask_for_others(buffer, tmp_pat
     ((_, whole, frames),) = buffer.say(b"L", m.Redraw(8, 4, gather=True))
     assert (type(whole), whole.ticket, whole.rows, len(frames)) == (m.BatchHead, 8, 4, 4)
     assert buffer.service.totals.updates == 5  # other rows are no grant
+
+
+def test_a_set_is_waited_for_with_its_name_and_nobody_is_held(tmp_path):
+    sets = {"demo": SetConfig(0.5, source=("demo",), when_small="replace", min_fill=2), "online": SetConfig(0.5)}
+    buffer = Buffer(tmp_path, SamplingConfig(sets=sets))
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Draw(10, 4))
+    sent = 0
+    while sent < 60:  # far more than min_fill and lead_steps: the actor may go on
+        granted = max(s.granted for to, s in buffer.tick(1.0) if to == b"A" and isinstance(s, m.State))
+        assert granted > sent
+        assert m.BatchHead not in kinds(buffer.block(b"A", sent + 1, *range(sent, granted)))
+        sent = granted
+    assert buffer.service.phase == "filling"
+    why = "set 'demo' holds 0 rows of the 2 that it must hold before the first batch"
+    assert why in buffer.status()["waiting"]
+    answers = buffer.block(b"A", sent + 1, 90, 91, source=2)
+    heads = [h for _, h, _ in answers if isinstance(h, m.BatchHead)]
+    assert sum(h.batches for h in heads) == 10
+    status = buffer.status()
+    assert why not in status["waiting"]
+    assert status["phase"] == "training"
+    assert status["sampling"]["sets"] == {"demo": 2, "online": 64}
+    assert status["sampling"]["mixes"]["critic"]["demo"]["realised"] == 0.5
+    assert buffer.service.watch.summary(buffer.service, buffer.now)["critic_share/demo"] == 0.5
+    buffer.worker.close()
+
+
+def test_sets_that_overlap_too_much_are_tried_again_each_tick_and_no_more(tmp_path):
+    buffer = Buffer(tmp_path, SamplingConfig(sets={"all": SetConfig(0.5), "same": SetConfig(0.5)}))
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Draw(2, 12))
+    buffer.block(b"A", 1, *range(8))  # 16 rows by their sizes, 8 in truth
+    assert not buffer.service.pacing.drawable
+    assert buffer.service.take_work() == []
+    assert m.BatchHead not in kinds(buffer.block(b"A", 9, *range(8, 12)))
+    buffer.tick(0.05)
+    assert m.BatchHead in kinds(buffer.say(b"L", m.Draw(2, 12)))
+    assert buffer.service.pacing.drawable
+    buffer.worker.close()
+
+
+def test_a_learner_is_told_how_many_batches_an_update_takes(tmp_path):
+    sets = {"a": SetConfig(0.5, actor_share=0.25), "b": SetConfig(0.5, actor_share=0.75)}
+    buffer = Buffer(tmp_path, SamplingConfig(sets=sets))
+    buffer.actor()
+    assert first(buffer.learner(), m.Welcome).mixes == 2
+    buffer.say(b"L", m.Draw(3, 4))
+    answers = buffer.block(b"A", 1, *range(8))
+    head = first(answers, m.BatchHead)
+    assert (head.rows, head.batches, head.sets) == (8, 3, True)
+    assert buffer.service.totals.updates == 3
+    buffer.worker.close()
 
 
 def test_a_redraw_that_the_pool_cannot_serve_yet_is_served_later(buffer):

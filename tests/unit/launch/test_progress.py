@@ -149,3 +149,15 @@ def test_how_the_learner_reads_the_pool_is_shown():
     status = {"pool": {"rows": 7, "capacity": 10}, "learner": {"reading": "mapped"}}
     assert dict(facts(status))["pool"] == "7 rows (70% of 10)   read: mapped"
     assert dict(facts({**status, "learner": None}))["pool"] == "7 rows (70% of 10)"
+
+
+def test_sets_are_shown_with_what_became_of_their_shares():
+    good = {
+        "critic": {"share": 0.5, "realised": 0.25, "repeated": 0.0},
+        "actor": {"share": 0.9, "realised": 0.9, "repeated": 0.0},
+    }
+    mixes = {mix: {"good": s} for mix, s in good.items()}
+    shown = text({**STATUS, "sampling": {"sets": {"good": 1200, "spare": 3}, "mixes": mixes}})
+    assert "set good              1,200 rows   critic 25.0% of 50.0%   actor 90.0% of 90.0%" in shown
+    assert "set spare             3 rows\n" in shown
+    assert "set " not in text(STATUS)

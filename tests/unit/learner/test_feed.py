@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from helpers.lane_rows import Lane, lane_spec, prove
 
-from headrace.buffer import SACReplayPool
+from headrace.buffer import SACReplayPool, SamplingConfig, SetConfig
 from headrace.buffer.demand import Demand
-from headrace.buffer.drawing import Drawing
+from headrace.buffer.drawing import Again, Drawing
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, WireError
 from headrace.common.process import kernel
@@ -30,8 +30,9 @@ class Buffer:
         self.asked: list[m.Message] = []
         self.open()
 
-    def open(self):
-        self.pool = SACReplayPool(self.capacity, path=self.path, spec=SPEC, rng=np.random.default_rng(0))
+    def open(self, sampling=None):
+        rng = np.random.default_rng(0)
+        self.pool = SACReplayPool(self.capacity, path=self.path, spec=SPEC, sampling=sampling, rng=rng)
         self.drawing, self.demand = Drawing(self.pool, SPEC), Demand()
 
     def insert(self, rows):
@@ -82,11 +83,34 @@ def make(tmp_path):
 
 def take(feed, batch_size=B):
     """The next batch, which must prove itself and hold no row twice."""
-    batch = feed.get(0)
-    assert batch is not None
+    batches = feed.get(0)
+    assert batches is not None
+    (batch,) = batches
     assert len(set(batch.ids.tolist())) == len(batch) == batch_size
     prove(batch, SPEC)
     return batch
+
+
+@pytest.mark.parametrize("reading", ["mapped", "socket"])
+def test_an_update_takes_the_critics_batch_and_the_actors_own(make, reading):
+    feed, buffer = make(reading)
+    buffer.pool.close()
+    sets = {
+        "old": SetConfig(0.75, actor_share=0.25, actor=("a",)),
+        "new": SetConfig(0.25, actor_share=0.75, newest_rows=16),
+    }
+    buffer.open(SamplingConfig(sets=sets))
+    buffer.welcome(mixes=2)
+    buffer.answer()
+    feed.gather(0)
+    for _ in range(3):
+        for batch, old in zip(feed.get(0), (6, 2), strict=True):
+            assert len(batch) == len(set(batch.ids.tolist())) == B
+            assert np.bincount(batch.sets, minlength=2).tolist() == [old, B - old]
+            assert (batch.ids[batch.sets == 1] >= buffer.pool.head - 16).all()
+            prove(batch, SPEC)
+    drawn = buffer.drawing.again(Again(b"", 1, 2 * B, gather=False))[0]
+    assert decode(drawn[0][0]).rows == 2 * B
 
 
 @pytest.mark.parametrize("reading", ["mapped", "socket"])
@@ -141,7 +165,7 @@ def test_a_batch_with_weights_is_drawn_anew_as_a_whole(make):
     feed, buffer = make("mapped", prefetch=1)
     weights = np.arange(B, dtype="<f4")
     plain = buffer.pool.draw
-    buffer.pool.draw = lambda n: type(plain(n))(plain(n).ids, weights[:n], np.zeros(n, "|u1"))
+    buffer.pool.draw = lambda n, mix: type(plain(n))(plain(n).ids, weights[:n], np.zeros(n, "|u1"))
     buffer.answer()
     buffer.insert(12)
     assert feed.gather(0) is True
