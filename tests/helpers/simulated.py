@@ -144,8 +144,8 @@ class Learner:
     def act(self) -> None:
         """Make updates as far as speed and batches go."""
         self._energy = min(max(1.0, self.speed), self._energy + self.speed)
-        while self._energy >= 1 and (batch := self.role.get(0.0)) is not None:
-            assert len(set(batch.ids.tolist())) == self.config.learner.batch_size
+        while self._energy >= 1 and (batches := self.role.get(0.0)) is not None:
+            assert all(len(set(b.ids.tolist())) == self.config.learner.batch_size for b in batches)
             self._energy -= 1
             self.made += 1
 
