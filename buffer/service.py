@@ -15,15 +15,14 @@ import json
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.buffer import admission
 from headrace.buffer.backups import Backups
-from headrace.buffer.demand import Demand
+from headrace.buffer.client import Client
 from headrace.buffer.drawing import Again, Draw
-from headrace.buffer.fleet import Fleet, Session
-from headrace.buffer.pacing import Allowance, Pacing
+from headrace.buffer.fleet import Fleet
+from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, Insert, Open, Shelve, Totals, Work
 from headrace.common.errors import WireError
@@ -36,20 +35,6 @@ from headrace.common.wire.network import NetworkConfig
 
 LOG = logging.getLogger(__name__)
 Out = tuple[bytes, Parts]
-
-
-@dataclass
-class Client:
-    """Wire state of one session."""
-
-    session: Session
-    joiner: Joiner
-    taken: int = 0  # bytes received
-    queued: int = 0  # bytes of them that wait for the pool's thread, and give no credit yet
-    noticed: int = 0
-    demand: Demand = field(default_factory=Demand)
-    allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
-    state_at: float = 0.0
 
 
 class Service:
@@ -379,26 +364,15 @@ class Service:
         return [(peer, [encode(m.Stop(False, reason))]) for peer in self._clients]
 
     def _credit(self, client: Client, least: int) -> list[Out]:
-        """Give back the bytes that were taken and no longer wait, when they are at least ``least``."""
-        free = client.taken - client.queued
-        if free - client.noticed < least:
-            return []
-        client.noticed = free
-        return [(client.session.peer, [encode(m.Received(free))])]
+        received = client.credit(least)
+        return [] if received is None else [(client.session.peer, [encode(received)])]
 
     def _share(self, now: float, *, urgent: bool) -> list[Out]:
         """Tell actors their new allowance: all of them on a tick, those that are running out at once."""
         allowances = self.pacing.allowances()
-        out: list[Out] = []
-        for client in self._clients.values():
-            allowance = allowances.get(client.session.id) if client.session.role == "actor" else None
-            if allowance is None or allowance == client.allowance:
-                continue
-            low = allowance.granted - client.allowance.granted >= self.pacing.config.lead_steps // (4 * len(allowances))
-            if not urgent or low or allowance.final:
-                client.allowance = allowance
-                out.append(self._state(client, now))
-        return out
+        least = self.pacing.config.lead_steps // (4 * max(1, len(allowances))) if urgent else -UNBOUNDED
+        actors = [c for c in self._clients.values() if c.session.role == "actor" and c.session.id in allowances]
+        return [self._state(c, now) for c in actors if c.allow(allowances[c.session.id], least)]
 
     def _state(self, client: Client, now: float) -> Out:
         client.state_at = now

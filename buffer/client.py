@@ -1,0 +1,47 @@
+"""One client's wire state at the buffer: byte credit, fragments, demand for batches, and the allowance that it was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.buffer.demand import Demand
+from headrace.buffer.fleet import Session
+from headrace.buffer.pacing import Allowance
+from headrace.common.wire.fragments import Joiner
+from headrace.common.wire.messages import Received
+
+
+@dataclass
+class Client:
+    """Wire state of one session.
+
+    Attributes:
+        taken: bytes received.
+        queued: bytes of them that wait for the pool's thread, and give no credit yet.
+        state_at: when it last heard the buffer's state.
+    """
+
+    session: Session
+    joiner: Joiner
+    taken: int = 0
+    queued: int = 0
+    demand: Demand = field(default_factory=Demand)
+    allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
+    state_at: float = 0.0
+    _noticed: int = 0
+
+    def credit(self, least: int) -> Received | None:
+        """Give back the bytes that were taken and no longer wait, when they are at least ``least``."""
+        free = self.taken - self.queued
+        if free - self._noticed < least:
+            return None
+        self._noticed = free
+        return Received(free)
+
+    def allow(self, allowance: Allowance, least: int) -> bool:
+        """Take a new allowance; false, and nothing changes, when it grants fewer than ``least`` more steps and is not final."""
+        grown = allowance.granted - self.allowance.granted
+        if allowance == self.allowance or not (grown >= least or allowance.final):
+            return False
+        self.allowance = allowance
+        return True
