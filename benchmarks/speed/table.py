@@ -89,7 +89,7 @@ def _fill(setup: Setup, stack: ExitStack, kind: str, rows: int, capacity: int) -
     return endpoint
 
 
-def _learner(stack: ExitStack, endpoint: str, reading: str, prefetch: int = 64) -> Child:
+def _learner(stack: ExitStack, endpoint: str, reading: str, prefetch: int = 128) -> Child:
     options = {"role": "learner", "endpoint": endpoint, "reading": reading, "prefetch": prefetch}
     return stack.enter_context(Child("ours.py", options))
 
