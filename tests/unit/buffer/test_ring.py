@@ -1,8 +1,11 @@
 import pytest
-from helpers.lane_rows import lane_spec
+from helpers.lane_rows import Lane, lane_spec
 
+from headrace.buffer import SACReplayPool
 from headrace.buffer.config import PoolConfig
+from headrace.buffer.files import frame_file
 from headrace.buffer.ring import geometry, spans
+from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5, 8])
@@ -37,3 +40,17 @@ def test_a_chunk_brings_as_many_frames_as_its_next_stack_sees():
         lane_spec(stack=3, window=10, kind="chunk"), PoolConfig(capacity=1000, max_block_rows=10, min_block_rows=10)
     )
     assert sizes.frame_slots >= 3 * 1000
+
+
+@pytest.mark.parametrize("rows", [32, 64, 512])
+def test_an_observation_is_stored_once(rows):
+    """Bytes a row of one lane's blocks: at most 1.1 observations and the other columns, written and reserved."""
+    spec = TransitionSpec((ObsSpec("camera", (8, 8), "|u1"), ObsSpec("pose", (7,), "<f4")), ActionSpec((2,), (-1, -1), (1, 1)))
+    sizes = geometry(spec, PoolConfig(capacity=1_000_000, min_block_rows=rows))
+    assert sizes.frame_slots * spec.frame_nbytes <= 1.1 * spec.frame_nbytes * sizes.capacity
+    lanes = lane_spec()
+    pool, lane = SACReplayPool(4096, spec=lanes, config=PoolConfig(min_block_rows=rows)), Lane(lanes, 0, lengths=(1000,))
+    for first in range(1, 4097, rows):
+        pool.insert(lane.block(rows), "arm", 1, first)
+    frames = pool.get_state()["arrays"][frame_file("obs")]
+    assert len(frames) <= 1.1 * pool.size == 1.1 * 4096

@@ -273,6 +273,7 @@ CRAFTED = {
     "negative reference": (set_value("obs", -1), BlockRefused, "obs points outside"),
     "actor": (set_value("actor", 9), PoolDamaged, "actor 9, but the manifest names 2"),
     "seq": (set_value("seq", 1), PoolDamaged, "does not rise"),
+    "seq twice": (lambda a: a["seq"].__setitem__(3, a["seq"][2]), PoolDamaged, "does not rise"),
     "seq range": (set_value("seq", 1 << 60), PoolDamaged, "does not rise"),
     "outcome": (set_value("outcome", 7), BlockRefused, "outcome and source"),
 }
