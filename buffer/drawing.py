@@ -66,7 +66,7 @@ class Drawing:
                 out.append(self._by_ids(DrawnHead(number, rows, n), drawn))
             else:
                 batch = self._gather(drawn, most * rows)
-                out.extend(batch_messages(BatchHead(number, rows, n), batch, spec))
+                out.extend(batch_messages(BatchHead(number, rows, n, pool_epoch=pool.epoch), batch, spec))
             done += n
         return done, out, ""
 
@@ -79,7 +79,7 @@ class Drawing:
         rows = len(drawn.ids)
         if not work.gather:
             return [self._by_ids(DrawnHead(0, rows, ticket=work.ticket), drawn)], ""
-        head = BatchHead(0, rows, ticket=work.ticket)
+        head = BatchHead(0, rows, ticket=work.ticket, pool_epoch=self._pool.epoch)
         return batch_messages(head, self._gather(drawn, rows), self._spec), ""
 
     def _update(self, batch_size: int) -> Drawn:
@@ -87,7 +87,8 @@ class Drawing:
         return _joined([self._pool.draw(batch_size, mix=mix) for mix in self._pool.mixes])
 
     def _by_ids(self, head: DrawnHead, drawn: Drawn) -> Parts:
-        return drawn_message(replace(head, nonce=self._pool.nonce), drawn.ids, drawn.weights, drawn.sets)
+        head = replace(head, nonce=self._pool.nonce, pool_epoch=self._pool.epoch)
+        return drawn_message(head, drawn.ids, drawn.weights, drawn.sets)
 
     def _gather(self, drawn: Drawn, most: int) -> Batch:
         """The rows, in memory of up to ``most`` rows that is used again once they are sent."""

@@ -308,7 +308,7 @@ class SACReplayPool:
         with self._lock:
             drawn = self.draw(batch_size, rng, mix)
             batch = self._open().segment.reader.gather(drawn.ids)
-            return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets)
+            return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets, epoch=self.epoch)
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Drawn:
         """The rows that :meth:`sample` would gather, by id, with its errors."""
@@ -327,7 +327,7 @@ class SACReplayPool:
         Args:
             ids: ``(n,)`` integers, ``Batch.ids``.
             priorities: ``(n,)``, at least 0, such as |td|; ``sampling.priority_eps`` is added.
-            epoch: :attr:`epoch` when the batch was drawn; None means now.
+            epoch: ``Batch.epoch``; None means now.
 
         Raises:
             PriorityRefused: a number is negative or not finite, an id was never given out, or the lengths differ; none of

@@ -24,11 +24,12 @@ from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.status import Watch
-from headrace.buffer.worker import Done, Insert, Open, Shelve, Totals, Work
+from headrace.buffer.worker import Done, Insert, Open, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
+from headrace.common.wire.batches import parse_rate
 from headrace.common.wire.codec import Frame, Parts, decode, encode, parse_block, take_array
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.network import NetworkConfig
@@ -72,6 +73,7 @@ class Service:
             m.Pulse: self._on_pulse,
             m.Draw: self._on_draw,
             m.Redraw: self._on_draw,
+            m.Rate: self._on_rate,
             m.WeightsGet: self._on_weights_get,
             m.Publish: self._on_publish,
             m.EpisodeEnd: self._on_episode_end,
@@ -180,7 +182,7 @@ class Service:
         if parts is None:
             return []
         message = decode(parts[0])
-        if not isinstance(message, (m.BlockHead, m.Publish)):
+        if not isinstance(message, (m.BlockHead, m.Publish, m.Rate)):
             raise WireError("fragment", f"{type(message).__name__} does not travel in parts")
         return self._handle(client, message, list(parts[1:]), now)
 
@@ -208,6 +210,14 @@ class Service:
             client.demand.ask(draw)
         else:
             self._work.append(client.demand.again(client.session.peer, draw))
+        return []
+
+    def _on_rate(self, client: Client, head: m.Rate, frames: list[Frame], now: float) -> list[Out]:
+        if client.session.role != "learner":
+            raise WireError("direction", "only learners rate rows")
+        work = Update(client.session.peer, head.pool_epoch, *parse_rate(head, frames))
+        client.queued += work.nbytes
+        self._work.append(work)
         return []
 
     def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
@@ -292,13 +302,15 @@ class Service:
         acks: dict[tuple[bytes, int], int] = {}
         for d in done:
             work = d.work
-            if isinstance(work, (Insert, Shelve)) and (client := self._clients.get(work.peer)) is not None:
+            if isinstance(work, (Insert, Shelve, Update)) and (client := self._clients.get(work.peer)) is not None:
                 client.queued -= work.nbytes
                 out.extend(self._credit(client, self._network.credit_bytes // 8))
             if isinstance(work, Insert):
                 out.extend(self._inserted(work, d, acks))
             elif isinstance(work, (Draw, Again)):
                 out.extend(self._drawn(work, d))
+            elif isinstance(work, Update):
+                self.refused.update([d.reason] if d.reason else [])
             elif isinstance(work, Shelve):
                 answer = m.Published(work.version.epoch, work.version.step, d.reason, d.detail)
                 out.append((work.peer, [encode(answer)]))

@@ -14,8 +14,8 @@ from typing import Any
 from headrace.buffer.drawing import Again, Draw, Drawing
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shelf import Shelf
-from headrace.common.block import ROW_REASONS, Block
-from headrace.common.errors import BlockRefused, WireError
+from headrace.common.block import ROW_REASONS, Array, Block
+from headrace.common.errors import BlockRefused, PoolError, PriorityRefused, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
 from headrace.common.wire.codec import Parts
@@ -58,7 +58,22 @@ class Shelve:
         return len(self.blob)
 
 
-Work = Open | Insert | Draw | Again | Shelve
+@dataclass(frozen=True)
+class Update:
+    """Give rows that were drawn in ``pool_epoch`` new priorities."""
+
+    peer: bytes
+    pool_epoch: int
+    ids: Array
+    errors: Array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that wait with it."""
+        return self.ids.nbytes + self.errors.nbytes
+
+
+Work = Open | Insert | Draw | Again | Shelve | Update
 
 
 @dataclass(frozen=True)
@@ -170,6 +185,8 @@ class PoolWorker:
             return Done(work, "no-pool", "no actor has declared its spec yet")
         if isinstance(work, Insert):
             return self._insert(self._pool, self._pool.spec, work)
+        if isinstance(work, Update):
+            return self._update(self._pool, work)
         if isinstance(work, Draw):
             batches, parts, missing = self._drawing.draw(work)
         else:
@@ -186,6 +203,15 @@ class PoolWorker:
             self.shelf.put(work.blob, work.version)
         except WireError as error:
             return Done(work, error.reason, str(error)[:256])
+        return Done(work)
+
+    def _update(self, pool: SACReplayPool, work: Update) -> Done:
+        try:
+            pool.update_priorities(work.ids, work.errors, work.pool_epoch)
+        except PriorityRefused as error:
+            return Done(work, f"priority-{error.reason}", str(error)[:256])
+        except PoolError as error:
+            return Done(work, "priority-unwanted", str(error)[:256])
         return Done(work)
 
     def _insert(self, pool: SACReplayPool, spec: TransitionSpec, work: Insert) -> Done:

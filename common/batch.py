@@ -21,6 +21,7 @@ class Batch:
         next_obs: the same for the true last observation of each row's window.
         weights: ``(B,)`` float32 importance weights, at most 1; None where every row counts the same.
         sets: ``(B,)`` uint8, which named set each row was drawn for; None where there are no sets.
+        epoch: the pool's when the rows were drawn: in a later one the ids are void.
     """
 
     ids: Array
@@ -29,6 +30,7 @@ class Batch:
     next_obs: dict[str, Array]
     weights: Array | None = None
     sets: Array | None = None
+    epoch: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -37,4 +39,4 @@ class Batch:
         """Some of the rows, by anything that numpy takes; a slice gives views."""
         obs, following = ({key: values[index] for key, values in side.items()} for side in (self.obs, self.next_obs))
         weights, sets = (None if values is None else values[index] for values in (self.weights, self.sets))
-        return Batch(self.ids[index], self.rows[index], obs, following, weights, sets)
+        return Batch(self.ids[index], self.rows[index], obs, following, weights, sets, self.epoch)

@@ -9,17 +9,22 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from headrace.common.batch import Batch
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 from headrace.common.weights import WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.batches import Incoming, parse_drawn
+from headrace.common.wire.batches import Incoming, parse_drawn, rate_message
 from headrace.common.wire.codec import Frame, Parts, encode, parse_statistics
 from headrace.learner.reading import Job, OpenView, Reading, Torn
 
 LOG = logging.getLogger(__name__)
+Array = np.ndarray[Any, Any]
+MAX_RATINGS = 64  # batches that wait
+JOINED_ROWS = 1 << 14
 
 
 class Feed:
@@ -51,6 +56,7 @@ class Feed:
         self._torn: dict[int, Torn] = {}
         self._redraws: deque[m.Redraw] = deque()
         self._ticket = self._redrawn = 0
+        self._ratings: deque[tuple[int, Array, Array]] = deque(maxlen=MAX_RATINGS)
         self._incoming: Incoming | None = None
         self._failure: Exception | None = None
         self._spec: TransitionSpec | None = None
@@ -95,6 +101,18 @@ class Feed:
     def stop(self) -> m.Stop | None:
         """The buffer's request to end, if there was one."""
         return self._stop
+
+    def rate(self, epoch: int, ids: Array, errors: Array) -> None:
+        """Tell the pool |td| of a batch's rows with the next message; the oldest that were not sent give way to many more.
+
+        Args:
+            epoch: ``Batch.epoch``.
+            ids: ``(B,)`` int64.
+            errors: ``(B,)`` float32; those that are not finite are left out.
+        """
+        known = np.isfinite(errors)
+        with self._changed:
+            self._ratings.append((epoch, ids[known], errors[known]))
 
     def publish(self, weights: WeightSet) -> None:
         """Send weights as soon as the ones before are on the shelf; a set that was not sent yet is replaced."""
@@ -186,6 +204,7 @@ class Feed:
                 self._wanted, self._told_mapped = demand, mapped
                 out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics, mapped))])
             out.extend([encode(self._redraws.popleft())] for _ in range(len(self._redraws)))
+            out.extend(self._rated())
             if self._publish is not None and self._sending is None:
                 # made in a session before, perhaps; this learner holds the run under today's epoch, and no other is taken
                 version = dataclasses.replace(self._publish.version, epoch=self.epoch)
@@ -194,6 +213,17 @@ class Feed:
                 head = m.Publish(weights.version.epoch, weights.version.step)
                 out.append([encode(head), weights.pack()])
         return out
+
+    def _rated(self) -> list[Parts]:
+        """All ratings; those of one epoch travel together up to a bound."""
+        groups: list[tuple[int, list[Array], list[Array]]] = []
+        while self._ratings:
+            epoch, ids, errors = self._ratings.popleft()
+            if not groups or groups[-1][0] != epoch or sum(map(len, groups[-1][1])) + len(ids) > JOINED_ROWS:
+                groups.append((epoch, [], []))
+            groups[-1][1].append(ids)
+            groups[-1][2].append(errors)
+        return [rate_message(epoch, np.concatenate(ids), np.concatenate(errors)) for epoch, ids, errors in groups]
 
     def pulse(self) -> m.Pulse:
         """The heartbeat."""

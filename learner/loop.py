@@ -109,6 +109,7 @@ class LearnerLoop:
         self._fed_at = clock.now()
         self._heard = 0
         self._not_saved = ""
+        self._unrated: tuple[Batch, torch.Tensor] | None = None
 
     def run(self, stop: threading.Event) -> bool:
         """Train; whether the run reached its goal."""
@@ -134,6 +135,15 @@ class LearnerLoop:
             self._log()
         self._use_up(stop)
         return self._finish()
+
+    def _update(self, batches: list[Batch]) -> None:
+        """One update; its |td| is fetched and told after the next one, so that no device is waited for."""
+        batch, *actor_batch = batches
+        self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
+        if self._unrated is not None:
+            rated, errors = self._unrated
+            self._feed.rate(rated.epoch, rated.ids, errors.cpu().numpy())
+        self._unrated = None if self.sac.td_error is None else (batch, self.sac.td_error)
 
     def save(self) -> Path:
         """Write a checkpoint with the policy beside it."""
@@ -162,9 +172,6 @@ class LearnerLoop:
         while stop.is_set() and self._clock.now() < end and (batches := self._feed.get(0.0)) is not None:
             self._update(batches)
 
-    def _update(self, batches: list[Batch]) -> None:
-        batch, *actor_batch = batches
-        self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
 
     def _restore(self) -> None:
         found = checkpoint.resume(self._settings.checkpoints)

@@ -162,7 +162,7 @@ class Reading:
 
     def _read(self, view: View | None, job: Job, out: Batch) -> tuple[Batch, Array]:
         out.ids[:] = job.ids
-        batch = replace(out, weights=_own(job.weights), sets=_own(job.sets))
+        batch = replace(out, weights=_own(job.weights), sets=_own(job.sets), epoch=job.head.pool_epoch)
         if view is None:
             return batch, np.ones(len(batch), bool)
         return batch, view.gather(out.ids, out)[1]

@@ -13,7 +13,7 @@ from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.staging import batch_nbytes
 from headrace.common.wire.codec import Frame, Parts, encode, raw_bytes, take_array
-from headrace.common.wire.messages import BatchHead, BatchPiece, DrawnHead
+from headrace.common.wire.messages import BatchHead, BatchPiece, DrawnHead, Rate
 
 Array = np.ndarray[Any, Any]
 # Measured over loopback: messages of 1 MB are allocated, filled and sent while they are in the cache; a message of 50 MB takes
@@ -51,7 +51,7 @@ class Incoming:
         n = len(out)
         weights = np.empty(n, "<f4") if head.weights else None
         sets = np.empty(n, "|u1") if head.sets else None
-        self.head, self.batch = head, replace(out, weights=weights, sets=sets)
+        self.head, self.batch = head, replace(out, weights=weights, sets=sets, epoch=head.pool_epoch)
         self._columns = [raw_bytes(column) for column in _columns(self.batch, spec)]
         self._column = self._at = 0
         if len(frames) != (0 if head.pieces else len(self._columns)):
@@ -105,3 +105,20 @@ def parse_drawn(head: DrawnHead, frames: Sequence[Frame]) -> tuple[Array, Array 
 def _columns(batch: Batch, spec: TransitionSpec) -> list[Array]:
     sides = [side[o.key] for o in spec.obs for side in (batch.obs, batch.next_obs)]
     return [column for column in (batch.ids, batch.weights, batch.sets, batch.rows, *sides) if column is not None]
+
+
+def rate_message(pool_epoch: int, ids: Array, errors: Array) -> Parts:
+    """|td| ``(n,)`` float32 of the rows ``ids``, ``(n,)`` int64, as a message."""
+    return [encode(Rate(pool_epoch, len(ids))), raw_bytes(ids), raw_bytes(errors)]
+
+
+def parse_rate(head: Rate, frames: Sequence[Frame]) -> tuple[Array, Array]:
+    """Ids and |td|, views of the frames.
+
+    Raises:
+        WireError: ``arity`` or ``size``.
+    """
+    if len(frames) != 2:
+        raise WireError("arity", f"{len(frames)} frames, expected 2")
+    shape = (head.rows,)
+    return take_array(frames[0], "<i8", shape, "ids"), take_array(frames[1], "<f4", shape, "errors")

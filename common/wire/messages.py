@@ -15,6 +15,7 @@ PROTOCOL = 1
 ROLES = ("actor", "evaluator", "learner", "observer")
 MAX_ID = 128
 MAX_STREAMS = 64
+MAX_RATED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,15 @@ class Redraw(Message):
     gather: bool = flag(default=False)
 
 
+@dataclass(frozen=True)
+class Rate(Message):
+    """New priorities of rows that were drawn in ``pool_epoch``. Frames: ids ``(rows,)`` <i8, |td| ``(rows,)`` <f4."""
+
+    TAG: ClassVar[int] = 13
+    pool_epoch: int = uint()
+    rows: int = uint(MAX_RATED)
+
+
 # --- buffer to client -------------------------------------------------------------------------------------------
 
 
@@ -255,7 +265,7 @@ class BatchHead(Message):
     """``batches`` sampled batches of ``rows`` rows each, one granted update each; the last one has ``number``.
 
     Columns, each over all rows: ids, then weights <f4 and sets |u1 where there are any, rows, then obs and next_obs per key
-    in spec order. They are the frames of this message, or follow as ``pieces``.
+    in spec order. They are the frames of this message, or follow as ``pieces``. The ids hold in ``pool_epoch`` only.
     """
 
     TAG: ClassVar[int] = 38
@@ -265,6 +275,7 @@ class BatchHead(Message):
     ticket: int = uint(default=0)
     weights: bool = flag(default=False)
     sets: bool = flag(default=False)
+    pool_epoch: int = uint(default=0)
     pieces: bool = flag(default=False)
 
 
@@ -326,6 +337,7 @@ class DrawnHead(Message):
     ticket: int = uint(default=0)
     weights: bool = flag(default=False)
     sets: bool = flag(default=False)
+    pool_epoch: int = uint(default=0)
     nonce: int = uint(default=0)
 
 
@@ -341,7 +353,7 @@ class BatchPiece(Message):
 MESSAGES: dict[int, type[Message]] = {
     cls.TAG: cls
     for cls in (
-        *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye, Redraw),
+        *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye, Redraw, Rate),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
         *(DrawnHead, BatchPiece),
     )

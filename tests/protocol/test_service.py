@@ -24,7 +24,7 @@ from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.staging import Staging
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.batches import Incoming, parse_drawn
+from headrace.common.wire.batches import Incoming, parse_drawn, rate_message
 from headrace.common.wire.codec import block_parts, decode, encode
 from headrace.common.wire.network import NetworkConfig
 
@@ -298,6 +298,78 @@ def test_a_redraw_that_the_pool_cannot_serve_yet_is_served_later(buffer):
     buffer.tick(0.1)
     answers = buffer.block(b"A", 4, 3)
     assert first(answers, m.DrawnHead).ticket == 1
+
+
+@pytest.fixture
+def prioritised(tmp_path):
+    buffer = Buffer(tmp_path, sampling=SamplingConfig("prioritised", priority_exponent=1.0, priority_eps=1e-12))
+    buffer.actor()
+    buffer.learner()
+    buffer.block(b"A", 1, *range(6))
+    yield buffer
+    buffer.worker.close()
+
+
+def rate(buffer, ids, errors, epoch=None, peer=b"L"):
+    epoch = buffer.worker._pool.epoch if epoch is None else epoch
+    return buffer.raw(peer, rate_message(epoch, np.array(ids, "<i8"), np.array(errors, "<f4")))
+
+
+def drawn(answers):
+    ((head, frames),) = [(h, f) for _, h, f in answers if isinstance(h, (m.DrawnHead, m.BatchHead))]
+    return head, frames
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_batches_by_priority_carry_weights_and_the_epoch_of_their_ids(prioritised, mapped):
+    head, frames = drawn(prioritised.say(b"L", m.Draw(2, 4, mapped=mapped)))
+    assert (type(head), head.weights, head.pool_epoch) == (m.DrawnHead if mapped else m.BatchHead, True, 1)
+    if mapped:
+        ids, weights, _ = parse_drawn(head, frames)
+    else:
+        batch = Incoming(head, frames, Staging(SPEC, 8).take(), SPEC).batch
+        ids, weights = batch.ids, batch.weights
+        assert batch.epoch == 1
+    assert weights.tolist() == [1.0] * 8
+    rate(prioritised, ids, np.full(8, 0.5))
+    assert prioritised.service.totals.sampling["priority_mean"] < 1.0
+
+
+def test_ratings_change_what_is_drawn_and_stale_ones_are_counted(prioritised):
+    rate(prioritised, [0, 1, 2, 3, 4, 5], [0, 0, 0, 9, 0, 0])
+    head, frames = drawn(prioritised.say(b"L", m.Draw(2, 4, mapped=True)))
+    assert set(parse_drawn(head, frames)[0].tolist()) == {3}
+    rate(prioritised, [3, 3], [1, 2], epoch=7)
+    rate(prioritised, [-5, 3], [1, 2])
+    prioritised.tick(0.1)
+    status = json.loads(prioritised.service.watch.status_json(prioritised.service, prioritised.now))
+    assert status["counters"]["stale_updates"] == 3
+    assert status["sampling"]["method"] == "prioritised"
+    assert status["sampling"]["priority_mean"] == pytest.approx(2 / 6)
+    assert status["sampling"]["priority_max"] == pytest.approx(9)
+
+
+def test_ratings_that_are_none_are_refused_by_reason(prioritised):
+    before = prioritised.worker._pool.sampling_info()
+    for errors in ([np.nan, 1], [-1, 1], [np.inf, 1]):
+        rate(prioritised, [0, 1], errors)
+    rate(prioritised, [0, 6], [1, 1])
+    whole = rate_message(1, np.zeros(2, "<i8"), np.zeros(2, "<f4"))
+    for parts in (whole[:2], [*whole, b""], [whole[0], whole[1][:-1], whole[2]], [whole[0], whole[1], whole[1]]):
+        prioritised.raw(b"L", parts)
+    prioritised.raw(b"A", whole)
+    refused = prioritised.service.refused
+    expected = {"priority-value": 3, "priority-id": 1, "arity": 2, "size": 2, "direction": 1}
+    assert {reason: refused[reason] for reason in expected} == expected
+    assert prioritised.worker._pool.sampling_info() == before
+
+
+def test_nobody_rates_rows_of_a_pool_without_priorities(buffer):
+    buffer.actor()
+    buffer.learner()
+    buffer.block(b"A", 1, 0, 1)
+    rate(buffer, [0], [1.0])
+    assert buffer.service.refused["priority-unwanted"] == 1
 
 
 def test_demands_without_bounds_are_refused(buffer):

@@ -106,6 +106,25 @@ def test_priorities_survive_a_kill_and_epochs_do_not(tmp_path):
     assert (column.dtype, column.shape) == (np.dtype("<f4"), (pool.info()["row_slots"],))
 
 
+def test_discarded_rows_are_never_drawn_whatever_their_priority_and_amended_ones_keep_it(tmp_path):
+    pool = make(50, tmp_path)
+    fill(pool, 30)
+    pool.update_priorities([4, 5, 6], [1e6, 1e6, 1e6])
+    pool.discard("actor-1", 1, 5, 7)
+    pool.amend_rewards("actor-1", 1, 1, np.full((1, 1), 9.0))
+    for _ in range(2):
+        drawn = np.concatenate([pool.sample(27).ids for _ in range(40)])
+        assert not np.isin([4, 5, 6], drawn).any()
+        assert len(np.unique(drawn)) > 20
+        assert pool.update_priorities([5, 7], [2.0, 2.0]) == 1
+        prove_pool(pool)
+        with pytest.raises(PoolTooSmall):
+            pool.sample(28)
+        die(pool)
+        pool = make(50, tmp_path)
+    assert priorities(pool)[0] == np.float32(np.random.default_rng(0).integers(1, 1000, 30)[0])
+
+
 def test_an_existing_pool_may_be_opened_with_another_way_of_sampling(tmp_path):
     with make(20, tmp_path, sampling=None) as pool:
         lane = Lane(SPEC, 1)

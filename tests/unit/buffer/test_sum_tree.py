@@ -44,6 +44,15 @@ def test_a_leaf_of_zero_is_never_found():
     assert (leaves[tree.find(points)] > 0).all()
 
 
+def test_rounding_never_carries_a_point_past_the_last_leaf_of_its_node():
+    rng = np.random.default_rng(4)
+    for _ in range(300):
+        leaves = (10.0 ** rng.uniform(-8, 8, 16)).astype(np.float32)
+        leaves[0] = 0
+        tree = tree_of(leaves)  # its sum and its running sum differ in the last bits
+        assert 0 not in tree.find(np.nextafter(tree.total, [0.0, tree.total]))
+
+
 @pytest.mark.parametrize(("small", "large"), [(1e-8, 1e8), (1e-38, 3e38)])
 def test_huge_and_tiny_leaves_side_by_side_stay_inside(small, large):
     rng = np.random.default_rng(0)

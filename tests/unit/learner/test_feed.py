@@ -14,6 +14,7 @@ from headrace.common.errors import ConfigError, WireError
 from headrace.common.process import kernel
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
+from headrace.common.wire.batches import parse_rate
 from headrace.common.wire.codec import decode
 from headrace.learner.feed import Feed
 
@@ -24,15 +25,15 @@ B = 8
 class Buffer:
     """A pool that answers a feed in this thread."""
 
-    def __init__(self, path, feed, capacity=32):
-        self.path, self.feed, self.capacity = path, feed, capacity
+    def __init__(self, path, feed, capacity=32, sampling=None):
+        self.path, self.feed, self.capacity, self.sampling = path, feed, capacity, sampling
         self.lane = Lane(SPEC, 1)
         self.asked: list[m.Message] = []
         self.open()
 
     def open(self, sampling=None):
         rng = np.random.default_rng(0)
-        self.pool = SACReplayPool(self.capacity, path=self.path, spec=SPEC, sampling=sampling, rng=rng)
+        self.pool = SACReplayPool(self.capacity, path=self.path, spec=SPEC, sampling=sampling or self.sampling, rng=rng)
         self.drawing, self.demand = Drawing(self.pool, SPEC), Demand()
 
     def insert(self, rows):
@@ -50,6 +51,8 @@ class Buffer:
             self.asked.append(message)
             if isinstance(message, m.Draw):
                 self.demand.ask(message)
+            elif isinstance(message, m.Rate):
+                self.pool.update_priorities(*parse_rate(message, parts[1:]), message.pool_epoch)
             else:
                 self.send(self.drawing.again(self.demand.again(b"", message))[0])
         work = self.demand.work(b"", most, self.pool.size, SPEC, offline=False)
@@ -67,9 +70,9 @@ class Buffer:
 def make(tmp_path):
     made = []
 
-    def build(reading="auto", prefetch=4, rows=32, batch_size=B):
+    def build(reading="auto", prefetch=4, rows=32, batch_size=B, sampling=None):
         feed = Feed(batch_size, prefetch, statistics=False, reading=reading, open_view=PoolView)
-        buffer = Buffer(tmp_path / "pool", feed)
+        buffer = Buffer(tmp_path / "pool", feed, sampling=sampling)
         buffer.insert(rows)
         made.append(buffer)
         buffer.welcome()
@@ -270,3 +273,34 @@ def test_weights_that_a_dead_buffer_did_not_take_are_published_under_the_next_se
     head, blob = next(iter(feed.outgoing(1 << 20)))
     assert decode(head) == m.Publish(2, 0)
     assert WeightSet.unpack(blob).version == Version("learner", 2, 0)
+
+
+@pytest.mark.parametrize("reading", ["mapped", "socket"])
+def test_ratings_travel_with_the_epoch_of_their_batch(make, reading):
+    feed, buffer = make(reading, sampling=SamplingConfig("prioritised", priority_exponent=1.0))
+    buffer.answer()
+    while feed.gather(0.0):
+        buffer.answer()
+    (batch,) = feed.get(1.0)
+    assert (batch.epoch, batch.weights.tolist()) == (buffer.pool.epoch, [1.0] * B)
+    errors = batch.ids.astype(np.float32)
+    errors[0] = np.nan
+    feed.rate(batch.epoch, batch.ids, errors)
+    feed.rate(batch.epoch - 1, batch.ids, errors)
+    feed.rate(batch.epoch - 1, batch.ids[:1], errors[:1])
+    buffer.answer()
+    assert [a.rows for a in buffer.asked if isinstance(a, m.Rate)] == [B - 1, B - 1]
+    assert buffer.pool.counters()["stale_updates"] == B - 1
+    column = buffer.pool._store.files.columns["priority"]
+    known = batch.ids[1:]
+    np.testing.assert_allclose(column[known % len(column)], known, rtol=1e-5, atol=1e-5)
+
+
+def test_ratings_that_nobody_fetches_are_bounded(make):
+    feed, buffer = make(sampling=SamplingConfig("prioritised"))
+    for i in range(1000):
+        feed.rate(1, np.full(1000, i % 32), np.ones(1000, np.float32))
+    buffer.answer()
+    sizes = [a.rows for a in buffer.asked if isinstance(a, m.Rate)]
+    assert sum(sizes) == 64_000
+    assert max(sizes) <= 1 << 14
