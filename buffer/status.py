@@ -170,7 +170,6 @@ class Watch:
             "policy_age_s": summary["policy_age_s"],
             "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": totals.shelf_bytes},
             "pool": {"rows": totals.size, **totals.info},
-            "sampling": totals.sampling,
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
             "evaluators": [{**_who(s, now), **s.report} for s in service.fleet.sessions("evaluator")],
             "learner": {**_who(learners[0], now), **learners[0].report} if learners else None,

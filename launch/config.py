@@ -105,10 +105,6 @@ class RunConfig:
         if fill < batch:
             raise _impossible("pacing.min_fill", fill, "below", "learner.batch_size", batch)
         self.sampling.check_fits(capacity, batch)
-        if self.sampling.method == "prioritised":
-            raise ConfigError(
-                "sampling.method: prioritised, but the learner does not return priorities yet; nearest valid: uniform"
-            )
         if self.actor.count > self.pool.max_actors:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.run.mode == "sync" and self.actor.count == 0:

@@ -200,6 +200,10 @@ class SyncRun:
                 return
             self.pool.grant_updates(1, offline=offline)
             self._metrics = self.sac.update(batch, statistics, *actor_batch)
+            if self.sac.td_error is not None:
+                errors = self.sac.td_error.cpu().numpy()
+                known = np.isfinite(errors)  # not after an update that was skipped
+                self.pool.update_priorities(batch.ids[known], errors[known], batch.epoch)
             if self._update_log is not None:
                 self._log_update(self._update_log, batch.ids, batch.rows)
         self._observe()

@@ -172,7 +172,6 @@ class LearnerLoop:
         while stop.is_set() and self._clock.now() < end and (batches := self._feed.get(0.0)) is not None:
             self._update(batches)
 
-
     def _restore(self) -> None:
         found = checkpoint.resume(self._settings.checkpoints)
         if found is not None:

@@ -47,6 +47,7 @@ MIXED = {  # odd shares, so that remainders are carried over a checkpoint
         }
     },
 }
+BY_PRIORITY = {"sampling": {"method": "prioritised", "importance_anneal_updates": 200}}
 UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
     "env": {
         "id": "helpers.scripted:make",
@@ -124,7 +125,23 @@ def test_batches_are_mixed_and_updates_wait_for_the_sets(tmp_path):
     assert job.sac.step == updates == 140
 
 
-@pytest.mark.parametrize("changes", [{}, FANCY, MIXED], ids=["plain", "fancy", "mixed"])
+def test_priorities_follow_the_updates(tmp_path):
+    with MetricSinks(tmp_path, config_of(BY_PRIORITY).sinks) as sinks:
+        job = SyncRun(config_of(BY_PRIORITY), RunDir.create(tmp_path / "run", {}), Told(), sinks, ManualClock())
+        job.run(Interrupt())
+        info, stale = job.pool.sampling_info(), job.pool.counters()["stale_updates"]
+        assert job.pool.check_valid() == (True, "")
+        job.close()
+    assert info["priority_max"] > 1
+    assert info["importance_exponent"] == pytest.approx(0.4 + 0.6 * 140 / 200)
+    assert stale == 0
+
+
+BOTH = merge(merge(MIXED, BY_PRIORITY), {"sampling": {"sets": {"newest": {"balance": "none"}}}})
+CHANGES = {"plain": {}, "fancy": FANCY, "mixed": MIXED, "by-priority": BY_PRIORITY, "both": BOTH}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_half_then_resumed_is_the_whole(tmp_path, changes):
     whole = play(tmp_path / "whole", config_of(changes, steps(320)))
     half = play(tmp_path / "half", config_of(changes))
