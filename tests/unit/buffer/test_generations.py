@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 from helpers.lane_rows import Lane, lane_spec, prove_pool
@@ -106,3 +108,32 @@ def test_manifests_that_lie_are_refused(tmp_path, change):
         SACReplayPool(10, path=tmp_path)
     assert (tmp_path / "generation-000001" / files.ROWS).exists()
     assert generations.is_pool(tmp_path)
+
+
+def test_a_column_of_more_than_4_gib(tmp_path):
+    """Ids are moved so that rows and frames lie beyond 4 GiB of the ring and wrap; only the pages in use are touched."""
+    spec = lane_spec(image=256)
+    config = PoolConfig(min_block_rows=1024)
+    if shutil.disk_usage(tmp_path).free < 8 << 30 or space.filesystem(tmp_path) in ("tmpfs", "ramfs"):
+        pytest.skip("needs 8 GiB free on a disk")
+    lane = Lane(spec, 1)
+    with SACReplayPool(20, spec=spec) as small:
+        small.insert(lane.block(20), "a", 1, 1)
+        state = small.get_state()
+    with SACReplayPool(66_000, path=tmp_path, spec=spec, config=config) as pool:
+        slots = pool.info()["frame_slots"]
+        assert slots * 256 * 256 > 4 << 30
+        shift = slots - 40
+        rows = state["arrays"]["rows.npy"]
+        for name in ("obs", "next_obs"):
+            rows[name] += shift
+        numbers = {**state["numbers"], "head": 20 + shift, "frame_head": state["numbers"]["frame_head"] + shift}
+        pool.set_state({**state, "numbers": numbers})
+        for _ in range(4):  # over the end of the ring
+            pool.insert(lane.block(10), "a", 1, lane.seq - 10)
+        prove_pool(pool)
+        before = facts(pool)
+        assert len(before) == 60
+    with SACReplayPool(66_000, path=tmp_path) as pool:
+        assert facts(pool) == before
+        prove_pool(pool)
