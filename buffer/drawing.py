@@ -54,7 +54,7 @@ class Drawing:
             statistics = pool.statistics()
             out.append([encode(StatisticsHead(statistics.count)), *statistics_frames(statistics, spec)])
         rows = work.batch_size * len(pool.mixes)
-        most = batches_a_message(spec, rows)
+        most = batches_a_message(spec, rows, mapped=work.mapped)
         while done < work.batches:
             n = min(most, work.batches - done)
             try:

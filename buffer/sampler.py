@@ -50,18 +50,30 @@ class UniformSampler:
     def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
         """Distinct rows.
 
-        The generator's own choice is Floyd's algorithm for small shares of the rows, and a tail shuffle above one in
-        fifty, so the cost follows the batch and not the pool.
-
         Raises:
             PoolTooSmall: fewer rows than ``batch_size`` are there.
         """
         tail = self._header.tail
         rows = self._header.head - tail - len(self._tombstones)
         require_rows(batch_size, rows)
-        ids = self._random.pick(rng).choice(rows, batch_size, replace=False)
+        ids = _distinct(self._random.pick(rng), rows, batch_size)
         ids += tail
         return Drawn(self._tombstones.step_over(ids))
+
+
+def _distinct(rng: np.random.Generator, rows: int, n: int) -> Array:
+    """``(n,)`` distinct numbers below ``rows``, every ordered choice of them equally likely.
+
+    Where a repetition is unlikely, draws with one are thrown away as a whole, which costs half of the generator's own
+    choice. That one is Floyd's algorithm for small shares and a tail shuffle above one in fifty, so the cost follows n.
+    """
+    if n * n > rows:
+        return rng.choice(rows, n, replace=False)
+    while True:
+        drawn = rng.integers(rows, size=n)
+        ordered = np.sort(drawn)
+        if not (ordered[1:] == ordered[:-1]).any():
+            return drawn
 
 
 def require_rows(batch_size: int, rows: int) -> None:

@@ -30,6 +30,7 @@ from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 COPY_ROWS = 4096
+GATHERS = 3  # while labels are written, which takes less than a gather
 TRIES = 50
 WAIT_S = 0.002
 
@@ -108,12 +109,15 @@ class PoolView:
         Returns:
             The batch, and ``(B,)`` bool: rows whose contents mean nothing, since they were not or no longer live.
         """
-        head, amends = self.head, self._header[Field.AMENDS]  # rows below head are whole; what is gone is known afterwards
-        self._fence()
-        batch = self._reader.gather(ids, out)
-        self._fence()
-        bad: Array = (ids < self.tail) | (ids >= head)
-        changing = amends != self._header[Field.AMENDS] or (amends & 1 and amends != self._stuck)
+        for _ in range(GATHERS):
+            head, amends = self.head, self._header[Field.AMENDS]  # rows below head are whole; what is gone is known afterwards
+            self._fence()
+            batch = self._reader.gather(ids, out)
+            self._fence()
+            bad: Array = (ids < self.tail) | (ids >= head)
+            changing = amends != self._header[Field.AMENDS] or (amends & 1 and amends != self._stuck)
+            if not changing:
+                break
         if changing or not self.is_current:
             bad[:] = True
         return batch, bad

@@ -108,7 +108,7 @@ class Reading:
             ConfigError: it must be mapped and cannot be.
         """
         rows = self._batch_size * max(1, welcome.mixes)
-        most = batches_a_message(spec, rows) * rows
+        most = batches_a_message(spec, rows, mapped=True) * rows
         if self._staging is None or self._staging.spec != spec or self._staging.rows < most:
             self._staging = Staging(spec, most)
         self._view, why = self._map(welcome)

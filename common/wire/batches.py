@@ -19,12 +19,13 @@ Array = np.ndarray[Any, Any]
 # Measured over loopback: messages of 1 MB are allocated, filled and sent while they are in the cache; a message of 50 MB takes
 # twice as long, half of it in page faults.
 PIECE_BYTES = 1 << 20
+MAPPED_BYTES = 4 << 20
 MOST_BATCHES = 64
 
 
-def batches_a_message(spec: TransitionSpec, rows: int) -> int:
-    """Most batches of ``rows`` rows that one message brings: as many as make a piece, and at least one."""
-    return max(1, min(MOST_BATCHES, PIECE_BYTES // batch_nbytes(spec, rows)))
+def batches_a_message(spec: TransitionSpec, rows: int, *, mapped: bool = False) -> int:
+    """Most batches of ``rows`` rows that one message brings: as many as make a piece, and at least one; more by ids alone."""
+    return max(1, min(MOST_BATCHES, (MAPPED_BYTES if mapped else PIECE_BYTES) // batch_nbytes(spec, rows)))
 
 
 def batch_messages(head: BatchHead, batch: Batch, spec: TransitionSpec) -> list[Parts]:

@@ -97,7 +97,7 @@ def test_ids_alone_with_what_the_sampler_says():
 
 def test_many_small_batches_make_a_message_and_one_large_one():
     assert batches.batches_a_message(SMALL, 4) == batches.MOST_BATCHES
-    assert batches.batches_a_message(LARGE, 256) == 1
+    assert batches.batches_a_message(LARGE, 256) == batches.batches_a_message(LARGE, 256, mapped=True) == 1
     rows = batches.PIECE_BYTES // batch_nbytes(SMALL, 1) // 3
     assert batches.batches_a_message(SMALL, rows) == 3
 
