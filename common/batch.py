@@ -37,6 +37,12 @@ class Batch:
 
     def __getitem__(self, index: Any) -> Batch:
         """Some of the rows, by anything that numpy takes; a slice gives views."""
-        obs, following = ({key: values[index] for key, values in side.items()} for side in (self.obs, self.next_obs))
-        weights, sets = (None if values is None else values[index] for values in (self.weights, self.sets))
-        return Batch(self.ids[index], self.rows[index], obs, following, weights, sets, self.epoch)
+        return Batch(
+            self.ids[index],
+            self.rows[index],
+            {key: values[index] for key, values in self.obs.items()},
+            {key: values[index] for key, values in self.next_obs.items()},
+            None if self.weights is None else self.weights[index],
+            None if self.sets is None else self.sets[index],
+            self.epoch,
+        )

@@ -147,18 +147,15 @@ class Reading:
         if view is not None and job.head.nonce != view.nonce:
             view = None  # drawn from a pool that is gone
         if job.torn is not None:
-            torn = self._mend(view, job, job.torn)
-            return ([torn.batch], []) if not len(torn.holes) else ([], [torn])
+            mended = self._mend(view, job, job.torn)
+            return ([mended.batch], []) if not len(mended.holes) else ([], [mended])
         batch, bad = self._read(view, job, self.arrays(len(job.ids)))
-        whole, rest, size = [], [], job.head.rows
-        for low in range(0, len(batch), size):
-            part = batch[low : low + size]
-            holes = _holes(part, bad[low : low + size])
-            if len(holes):
-                rest.append(Torn(part, holes))
-            else:
-                whole.append(part)
-        return whole, rest
+        size = job.head.rows
+        parts = [batch[low : low + size] for low in range(0, len(batch), size)]
+        if not bad.any():
+            return parts, []
+        torn = [Torn(part, _holes(part, bad[i * size : (i + 1) * size])) for i, part in enumerate(parts)]
+        return [t.batch for t in torn if not len(t.holes)], [t for t in torn if len(t.holes)]
 
     def _read(self, view: View | None, job: Job, out: Batch) -> tuple[Batch, Array]:
         out.ids[:] = job.ids
