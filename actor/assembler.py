@@ -10,7 +10,7 @@ import numpy as np
 from headrace.actor.tape import Tape
 from headrace.common.block import Block
 from headrace.common.errors import EnvError
-from headrace.common.specs import OUTCOME_UNKNOWN, SOURCE_POLICY, TransitionSpec
+from headrace.common.specs import SOURCE_POLICY, TransitionSpec
 from headrace.common.weights import Version
 
 Array = np.ndarray[Any, Any]
@@ -26,14 +26,13 @@ _SCALARS = {  # columns of one executed step, in the order of Assembler.step
     "terminated": "u1",
     "truncated": "u1",
     "source": "u1",
-    "outcome": "u1",
     "health": "u1",
     "action_age": "<f4",
     "frame": "<i8",  # id of the step's observation; the next one is the frame after it
     "first": "<i8",  # id of its episode's first frame
     "stop": "<i8",  # id of its episode's last step, once known
 }
-_COPIED = ("episode", "t", "learner", "learner_epoch", "learner_step", "outcome", "health", "action_age", "action")
+_COPIED = ("episode", "t", "learner", "learner_epoch", "learner_step", "health", "action_age", "action")
 
 
 class Assembler:
@@ -94,7 +93,6 @@ class Assembler:
         *,
         version: Version,
         source: int = SOURCE_POLICY,
-        outcome: int = OUTCOME_UNKNOWN,
         health: int = 0,
         action_age: float = 0.0,
     ) -> None:
@@ -108,7 +106,6 @@ class Assembler:
             next_obs: key -> ``(*shape)``, the true observation after the step.
             version: weights that chose the action.
             source: ``SOURCE_*``.
-            outcome: ``OUTCOME_*`` at the episode's end; written to all of its rows that are still here.
             health: bits of the step's health.
             action_age: age of the action when it was executed, in seconds.
         """
@@ -122,7 +119,6 @@ class Assembler:
             terminated,
             truncated,
             source,
-            OUTCOME_UNKNOWN,
             health,
             action_age,
             frame,
@@ -133,7 +129,7 @@ class Assembler:
         self._frames.append([next_obs[key] for key in self._keys])
         self._t += 1
         if terminated or truncated:
-            self._end(last, outcome)
+            self._end(last)
         else:
             self._ready = max(self._ready, last + 1 - self._spec.window)
 
@@ -144,7 +140,7 @@ class Assembler:
         last = self._steps.end - 1
         if last >= self._first_step:
             self._steps.write("truncated", last, last + 1, True)
-            self._end(last, OUTCOME_UNKNOWN)
+            self._end(last)
         self._running = False
 
     def take(self, max_rows: int) -> Block | None:
@@ -183,10 +179,9 @@ class Assembler:
 
     _OWN = ("_episode", "_running", "_t", "_first_step", "_first_frame", "_taken", "_ready")
 
-    def _end(self, last: int, outcome: int) -> None:
+    def _end(self, last: int) -> None:
         here = max(self._first_step, self._taken)
         self._steps.write("stop", here, last + 1, last)
-        self._steps.write("outcome", here, last + 1, outcome)
         self._ready = last + 1
         self._running = False
 

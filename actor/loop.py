@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +13,17 @@ import numpy as np
 from headrace.actor.assembler import Assembler
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import Lanes, LaneStep, make_lanes, make_spec
+from headrace.actor.episodes import Episodes
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DeadlineExceeded
+from headrace.common.label import Kind, Label
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.seeds import derive_seed
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import EpisodeEnd, Goodbye
@@ -102,6 +105,13 @@ class ActorLoop:
         self._heard = 0
         self._stop = threading.Event()
         self._abandoned = 0
+        self._episodes = Episodes()
+        self._ended = np.full(lanes.count, -1, np.int64)
+        self._discards: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def discard_last(self, lane: int = 0) -> None:
+        """Have the episode that ended last in ``lane`` never be sampled; may be called by another thread."""
+        self._discards.put(lane)
 
     def run(self, stop: threading.Event) -> None:
         """Act until told to stop, then hand over what is left in a bounded time."""
@@ -111,6 +121,7 @@ class ActorLoop:
         while not stop.is_set() and self._uplink.stop is None:
             self._link.check()
             self._swap()
+            self._discard_asked()
             allowance = self._uplink.allowance
             if self._uplink.steps >= allowance.granted:
                 if allowance.final and not cut:
@@ -165,11 +176,27 @@ class ActorLoop:
         self._lengths[lane] += 1
         terminated, truncated = bool(step.terminated[lane]), bool(step.truncated[lane])
         next_obs = {k: v[lane] for k, v in step.next_obs.items()}
-        outcome = int(step.success[lane])
-        assembler.step(action, reward, terminated, truncated, next_obs, version=version, outcome=outcome)
-        if (terminated or truncated) and np.isfinite(self._returns[lane]):
-            end = EpisodeEnd(int(self._episode[lane]), float(self._returns[lane]), int(self._lengths[lane]), outcome)
-            self._uplink.event(end)
+        assembler.step(action, reward, terminated, truncated, next_obs, version=version)
+        if terminated or truncated:
+            self._end(lane, int(step.success[lane]))
+
+    def _end(self, lane: int, outcome: int) -> None:
+        episode = self._ended[lane] = int(self._episode[lane])
+        if outcome != OUTCOME_UNKNOWN:
+            self._hand_over(self._assemblers[lane], 1)
+            self._say(self._episodes.label(episode, Kind.OUTCOME, outcome))
+        if np.isfinite(self._returns[lane]):
+            self._uplink.event(EpisodeEnd(episode, float(self._returns[lane]), int(self._lengths[lane]), outcome))
+
+    def _discard_asked(self) -> None:
+        while not self._discards.empty():
+            lane = self._discards.get()
+            self._hand_over(self._assemblers[lane], 1)
+            self._say(self._episodes.label(int(self._ended[lane]), Kind.DISCARD))
+
+    def _say(self, label: Label | None) -> None:
+        if label is not None and self._uplink.label(label):
+            self._link.wake()
 
     def _swap(self) -> None:
         weights = self._uplink.take_weights()
@@ -196,21 +223,26 @@ class ActorLoop:
         config, now = self._settings.actor, self._clock.now()
         due = force or now >= self._flush_at
         for assembler in self._assemblers:
-            while assembler.ready >= (1 if due else config.block_rows):
-                block = assembler.take(config.block_rows)
-                if block is None:
-                    break
-                self._offer(block)
+            self._hand_over(assembler, 1 if due else config.block_rows)
         if due:
             self._flush_at = now + config.flush_s
 
+    def _hand_over(self, assembler: Assembler, least: int) -> None:
+        """Offer what is ready, as long as it is at least ``least`` rows."""
+        while assembler.ready >= least:
+            block = assembler.take(self._settings.actor.block_rows)
+            if block is None:
+                break
+            self._offer(block)
+
     def _offer(self, block: Block) -> None:
         """Hand a block over; while the outbox is full, wait in place until the buffer acknowledges, or we are to stop."""
-        while not self._uplink.offer(block, 0.0 if self._abandoned else WAIT_S):
+        while not (first := self._uplink.offer(block, 0.0 if self._abandoned else WAIT_S)):
             self._link.check()
             if self._stop.is_set() or self._uplink.stop is not None:
                 self._abandoned += block.n_rows
                 return
+        self._episodes.sent(block.rows, first)
         self._link.wake()
 
     def _cut(self) -> None:

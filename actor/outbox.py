@@ -39,6 +39,7 @@ class Outbox:
         self._items: deque[Item] = deque()
         self._unsent = 0
         self._next_seq = 1
+        self._end_seq = 1  # of the next row that is added
         self.nbytes = 0
         self.steps = 0
 
@@ -46,11 +47,20 @@ class Outbox:
         """Whether :meth:`add` may be called."""
         return self.nbytes < self._limit_bytes
 
-    def add(self, block: Block, steps: int) -> None:
-        """Take a block that accounts for ``steps`` env steps."""
+    @property
+    def sent_through(self) -> int:
+        """Seq of the last row that was sent in this session or acknowledged before."""
+        if self._unsent == len(self._items):
+            return self._next_seq - 1
+        return self._items[self._unsent].first - 1
+
+    def add(self, block: Block, steps: int) -> int:
+        """Take a block that accounts for ``steps`` env steps; returns the seq of its first row."""
+        first, self._end_seq = self._end_seq, self._end_seq + block.n_rows
         self._waiting.append((block, steps))
         self.nbytes += block.nbytes
         self.steps += steps
+        return first
 
     def next_unsent(self, limit_bytes: int = 0) -> Item | None:
         """The oldest block that was not sent in this session, or none; it counts as sent from now on.
@@ -114,6 +124,7 @@ class Outbox:
         """Restore :meth:`get_state`; everything counts as unsent."""
         self._items, self._waiting = deque(state["items"]), deque(state["waiting"])
         self._next_seq, self._unsent = state["next_seq"], 0
+        self._end_seq = self._next_seq + sum(block.n_rows for block, _ in self._waiting)
         self.nbytes = self._held()
         self.steps = sum(i.steps for i in self._items) + sum(steps for _, steps in self._waiting)
 

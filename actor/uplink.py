@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.actor.label_box import LabelBox
 from headrace.actor.outbox import Outbox
 from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
 from headrace.common.errors import WireError
+from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, Parts, block_parts, encode
+from headrace.common.wire.codec import Frame, Parts, block_parts, encode, label_parts
 from headrace.common.wire.fragments import size_of
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Uplink:
     def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int) -> None:
         self._spec = spec
         self._outbox = Outbox(outbox_bytes)
+        self._labels = LabelBox()
         self._part_bytes = part_bytes
         self._fetch = WeightFetch(part_bytes)
         self._changed = threading.Condition()
@@ -51,20 +57,39 @@ class Uplink:
         self._stream = 0
         self._executed = self._settled = self._rejected = 0
         self._stop: m.Stop | None = None
-        self.refused_weights = 0
+        self.refused_weights = self.refused_labels = self.dropped_labels = 0
         self.env_steps = 0
         self.phase = ""
         self.heard = 0  # states of the buffer
 
     # --- control loop -----------------------------------------------------------------------------------------------
 
-    def offer(self, block: Block, timeout_s: float) -> bool:
-        """Hand a block over; false when the outbox stayed full for ``timeout_s`` (the block was not taken)."""
+    def offer(self, block: Block, timeout_s: float) -> int:
+        """Hand a block over.
+
+        Returns:
+            Seq of its first row in this uplink's stream; 0 when the outbox stayed full for ``timeout_s`` (s), so that the
+            block was not taken.
+        """
         with self._changed:
             if not self._changed.wait_for(self._outbox.has_room, timeout_s):
-                return False
-            self._outbox.add(block, self._spec.fresh_steps(block.rows))
-            return True
+                return 0
+            return self._outbox.add(block, self._spec.fresh_steps(block.rows))
+
+    def label(self, label: Label) -> bool:
+        """Say something about rows of this uplink's stream that were offered, whatever stream ``label`` names.
+
+        It is sent behind its rows, and again in each session until the buffer has answered. False, and counted, when too many
+        labels wait.
+
+        Raises:
+            LabelRefused: no row could take it.
+        """
+        label.check(self._spec)
+        with self._changed:
+            taken = self._labels.add(label)
+            self.dropped_labels += not taken
+            return taken
 
     def executed(self, steps: int) -> None:
         """``steps`` more env steps were executed."""
@@ -110,8 +135,8 @@ class Uplink:
 
     @property
     def unacknowledged(self) -> int:
-        """Blocks that the buffer has not acknowledged."""
-        return len(self._outbox)
+        """Blocks and labels that the buffer has not acknowledged."""
+        return len(self._outbox) + len(self._labels)
 
     # --- link's thread ----------------------------------------------------------------------------------------------
 
@@ -120,6 +145,7 @@ class Uplink:
         with self._changed:
             self._stream = self._stream or welcome.epoch
             self._settled += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
+            self._labels.rewind()
             self._fetch.restart()
             self._changed.notify_all()
 
@@ -135,6 +161,10 @@ class Uplink:
             elif isinstance(message, m.Reject) and message.stream == self._stream:
                 self._rejected += message.last - message.first + 1
                 self._settled += self._outbox.acknowledge(message.last)
+            elif isinstance(message, m.Labelled):
+                if self._labels.answered(message.number) and message.reason:
+                    self.refused_labels += 1
+                    LOG.warning("a label was refused: %s", message.detail or message.reason)
             elif isinstance(message, m.WeightsPart):
                 self._take_part(message, frames)
             elif isinstance(message, m.Stop):
@@ -142,21 +172,28 @@ class Uplink:
             self._changed.notify_all()
 
     def outgoing(self, room: int) -> Iterable[Parts]:
-        """Requests and events first, then blocks while there is room."""
+        """Requests and events first, then blocks while there is room, and each label as soon as its rows were sent."""
         out: list[Parts] = []
         with self._changed:
             out.extend([encode(get)] for get in self._fetch.requests())
             out.extend(self._events)
             self._events = []
             room -= sum(size_of(parts) for parts in out)
-            while room > 0:
-                item = self._outbox.next_unsent(min(room, self._part_bytes))
-                if item is None:
-                    break
-                head = m.BlockHead(self._stream, item.first, item.block.n_rows, item.block.n_frames)
-                out.append(block_parts(head, item.block, self._spec))
-                room -= size_of(out[-1])
+            while room > 0 and (parts := self._next_parts(room)):
+                out.append(parts)
+                room -= size_of(parts)
         return out
+
+    def _next_parts(self, room: int) -> Parts:
+        """The next label or block; empty when there is none."""
+        label = self._labels.next_unsent(self._outbox.sent_through)
+        if label is not None:
+            return label_parts(label[0], replace(label[1], stream=self._stream))
+        item = self._outbox.next_unsent(min(room, self._part_bytes))
+        if item is None:
+            return []
+        head = m.BlockHead(self._stream, item.first, item.block.n_rows, item.block.n_frames)
+        return block_parts(head, item.block, self._spec)
 
     def pulse(self) -> m.Pulse:
         """The heartbeat."""
@@ -165,6 +202,9 @@ class Uplink:
             "spooled_steps": self._outbox.steps,
             "spooled_bytes": self._outbox.nbytes,
             "rejected": self._rejected,
+            "waiting_labels": len(self._labels),
+            "refused_labels": self.refused_labels,
+            "dropped_labels": self.dropped_labels,
             "refused_weights": self.refused_weights,
         }
         return m.Pulse(self._executed, self._settled, self._version.epoch, self._version.step, report)

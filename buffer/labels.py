@@ -22,10 +22,10 @@ from headrace.buffer.fence import Fence
 from headrace.buffer.files import Field, PoolFiles
 from headrace.buffer.segment import Segment
 from headrace.common.errors import LabelRefused, PoolDamaged
-from headrace.common.label import Kind, Label
+from headrace.common.label import ANY_EPISODE, Kind, Label
 
 Array = np.ndarray[Any, Any]
-_RECORD = struct.Struct("<qqqqqqqq")  # kind, outcome, actor, stream, first, last, and the counts after it
+_RECORD = struct.Struct("<qqqqqqQqq")  # kind, outcome, actor, stream, first, last, episode, and the counts after it
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,9 @@ class Labelled:
 
     rows: int
     gone: int
+
+
+NOTHING_LABELLED = Labelled(0, 0)
 
 
 class Labels:
@@ -68,7 +71,7 @@ class Labels:
         """
         header = self._header
         found = self._segment.find(actor, label.stream, label.first, label.last)
-        ids = self._open(found)
+        ids = self._meant(label, found)
         rows = self._segment.reader.rows(ids)
         ids, rewards = self._changed(label, ids, rows)
         counts = header[Field.DISCARDED], header[Field.LABELS_GONE] + label.n_rows - len(found)
@@ -95,7 +98,7 @@ class Labels:
                 raise PoolDamaged(f"journal.bin: change {amends} of the rows was under way, and its record is not whole")
             return
         actor, label, counts = _decode(record, self._segment.spec.window)
-        ids = self._open(self._segment.find(actor, label.stream, label.first, label.last))
+        ids = self._meant(label, self._segment.find(actor, label.stream, label.first, label.last))
         rewards = (
             None
             if label.rewards is None
@@ -103,10 +106,11 @@ class Labels:
         )
         self._change(amends | 1, label, ids, rewards, counts)
 
-    def _open(self, ids: Array) -> Array:
-        """Those that are not discarded: nothing can be said about the others any more."""
-        kept: Array = ids[self._files.columns["discarded"][ids % self._segment.sizes.row_slots] == 0]
-        return kept
+    def _meant(self, label: Label, ids: Array) -> Array:
+        """Those of the label's episode that are not discarded: nothing can be said about the others any more."""
+        reader = self._segment.reader
+        kept: Array = ids[~reader.discarded(ids)]
+        return kept if label.episode == ANY_EPISODE else kept[reader.rows(kept)["episode"] == label.episode]
 
     def _changed(self, label: Label, ids: Array, rows: Array) -> tuple[Array, Array | None]:
         """The ids for which the label says something new, and their rewards."""
@@ -136,11 +140,11 @@ class Labels:
 
 
 def _encode(actor: int, label: Label, counts: tuple[int, int]) -> bytes:
-    head = _RECORD.pack(label.kind, label.outcome, actor, label.stream, label.first, label.last, *counts)
+    head = _RECORD.pack(label.kind, label.outcome, actor, label.stream, label.first, label.last, label.episode, *counts)
     return head + (b"" if label.rewards is None else label.rewards.tobytes())
 
 
 def _decode(record: bytes, window: int) -> tuple[int, Label, tuple[int, int]]:
-    kind, outcome, actor, stream, first, last, discarded, gone = _RECORD.unpack_from(record)
+    kind, outcome, actor, stream, first, last, episode, discarded, gone = _RECORD.unpack_from(record)
     rewards = np.frombuffer(record, "<f4", offset=_RECORD.size).reshape(-1, window) if kind == Kind.REWARDS else None
-    return actor, Label(Kind(kind), stream, first, last, outcome, rewards), (discarded, gone)
+    return actor, Label(Kind(kind), stream, first, last, outcome, rewards, episode), (discarded, gone)

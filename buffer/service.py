@@ -24,13 +24,13 @@ from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.status import Watch
-from headrace.buffer.worker import Done, Insert, Open, Shelve, Totals, Update, Work
+from headrace.buffer.worker import Amend, Done, Insert, Open, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import parse_rate
-from headrace.common.wire.codec import Frame, Parts, decode, encode, parse_block, take_array
+from headrace.common.wire.codec import Frame, Parts, decode, encode, parse_block, parse_label, take_array
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.network import NetworkConfig
 
@@ -76,6 +76,7 @@ class Service:
             m.Rate: self._on_rate,
             m.WeightsGet: self._on_weights_get,
             m.Publish: self._on_publish,
+            m.LabelHead: self._on_label,
             m.EpisodeEnd: self._on_episode_end,
             m.Evaluation: self._on_evaluation,
             m.Query: self._on_query,
@@ -197,6 +198,15 @@ class Service:
         self._work.append(Insert(client.session.peer, client.session.id, head.stream, head.seq, block))
         return []
 
+    def _on_label(self, client: Client, head: m.LabelHead, frames: list[Frame], now: float) -> list[Out]:
+        spec = self._totals.spec
+        if client.session.role != "actor" or spec is None:
+            raise WireError("direction", "only actors label rows, and only their own")
+        work = Amend(client.session.peer, client.session.id, head.number, parse_label(head, frames, spec))
+        client.queued += work.nbytes
+        self._work.append(work)
+        return []
+
     def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "actor":
             self.pacing.settled(client.session.id, pulse.settled)
@@ -302,7 +312,7 @@ class Service:
         acks: dict[tuple[bytes, int], int] = {}
         for d in done:
             work = d.work
-            if isinstance(work, (Insert, Shelve, Update)) and (client := self._clients.get(work.peer)) is not None:
+            if isinstance(work, (Insert, Shelve, Update, Amend)) and (client := self._clients.get(work.peer)) is not None:
                 client.queued -= work.nbytes
                 out.extend(self._credit(client, self._network.credit_bytes // 8))
             if isinstance(work, Insert):
@@ -315,6 +325,10 @@ class Service:
                 answer = m.Published(work.version.epoch, work.version.step, d.reason, d.detail)
                 out.append((work.peer, [encode(answer)]))
                 self.refused.update([f"publish-{d.reason}"] if d.reason else [])
+            elif isinstance(work, Amend):
+                self.refused.update([f"label-{d.reason}"] if d.reason else [])
+                labelled = m.Labelled(work.number, d.labelled.rows, d.labelled.gone, d.reason, _printable(d.detail))
+                out.append((work.peer, [encode(labelled)]))
         out.extend((peer, [encode(m.Ack(stream, seq))]) for (peer, stream), seq in acks.items())
         if totals.version != before:
             self.watch.published(totals.version, now)

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.buffer.drawing import Again, Draw, Drawing
+from headrace.buffer.labels import NOTHING_LABELLED, Labelled
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shelf import Shelf
 from headrace.common.block import ROW_REASONS, Array, Block
-from headrace.common.errors import BlockRefused, PoolError, PriorityRefused, WireError
+from headrace.common.errors import BlockRefused, LabelRefused, PoolError, PriorityRefused, WireError
+from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
 from headrace.common.wire.codec import Parts
@@ -73,7 +75,22 @@ class Update:
         return self.ids.nbytes + self.errors.nbytes
 
 
-Work = Open | Insert | Draw | Again | Shelve | Update
+@dataclass(frozen=True)
+class Amend:
+    """Say something about rows that an actor has sent before."""
+
+    peer: bytes
+    actor: str
+    number: int
+    label: Label
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that wait with it."""
+        return 64 + self.label.nbytes
+
+
+Work = Open | Insert | Draw | Again | Shelve | Update | Amend
 
 
 @dataclass(frozen=True)
@@ -96,6 +113,7 @@ class Done:
     steps: int = 0
     refused: tuple[Refusal, ...] = ()
     batches: int = 0
+    labelled: Labelled = NOTHING_LABELLED
     parts: list[Parts] = field(default_factory=list)
 
 
@@ -187,6 +205,8 @@ class PoolWorker:
             return self._insert(self._pool, self._pool.spec, work)
         if isinstance(work, Update):
             return self._update(self._pool, work)
+        if isinstance(work, Amend):
+            return _amend(self._pool, work)
         if isinstance(work, Draw):
             batches, parts, missing = self._drawing.draw(work)
         else:
@@ -235,6 +255,13 @@ class PoolWorker:
             with contextlib.suppress(BlockRefused):  # a stream that the ledger cannot hold has no cursor to move
                 pool.reject(work.actor, work.stream, seq, n)
             yield Refusal(seq, seq + n - 1, error.reason, str(error)[:256])
+
+
+def _amend(pool: SACReplayPool, work: Amend) -> Done:
+    try:
+        return Done(work, labelled=pool.amend(work.actor, work.label))
+    except LabelRefused as error:
+        return Done(work, error.reason, str(error)[:256])
 
 
 def _fixed(pool: SACReplayPool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.common.specs import OUTCOME_FAILURE, TransitionSpec
 Array = np.ndarray[Any, Any]
 MAX_REWARD_BYTES = 1 << 17  # of one label: it fits one message and the journal
 MAX_SEQ = 1 << 48  # of any row: gaps add up in 63 bits
+ANY_EPISODE = (1 << 64) - 1
 
 
 class Kind(IntEnum):
@@ -35,6 +36,7 @@ class Label:
         last: seq of the last row.
         outcome: ``OUTCOME_*``, of all the rows.
         rewards: ``(last - first + 1, K)`` float32 in place of the rows' own, zeros beyond each row's executed steps.
+        episode: only rows of this episode are meant (lanes share a stream, so those of others lie between them).
     """
 
     kind: Kind
@@ -43,6 +45,7 @@ class Label:
     last: int
     outcome: int = 0
     rewards: Array | None = None
+    episode: int = ANY_EPISODE
 
     @property
     def n_rows(self) -> int:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from headrace.actor.assembler import Assembler
 from headrace.actor.envs import Lanes, LaneStep
+from headrace.actor.episodes import Episodes
 from headrace.actor.policy import Policy, RandomPolicy
 from headrace.actor.stacking import FrameStack
 from headrace.buffer.pool import SACReplayPool
-from headrace.common.errors import BlockRefused
+from headrace.common.errors import BlockRefused, LabelRefused
+from headrace.common.label import Kind
 from headrace.common.weights import NO_VERSION, Version
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ class SyncActor:
         self._returns, self._lengths = np.zeros(lanes.count), np.zeros(lanes.count, np.int64)
         self._episode = np.full(lanes.count, -1, np.int64)
         self._fresh = np.zeros(lanes.count, np.bool_)
+        self._episodes = Episodes()
+        self._outcomes: dict[int, tuple[int, int]] = {}  # lane -> ended episode and its outcome
         self._obs: Any = None
 
     @property
@@ -68,10 +73,13 @@ class SyncActor:
         actions = (policy or self._random).act(self._obs, self._rng, False)
         step = self._lanes.step(actions)
         ended = [self._record(lane, actions[lane], step, version if policy else NO_VERSION) for lane in range(self.count)]
+        for lane in np.flatnonzero(step.success).tolist():
+            self._outcomes[lane] = int(self._episode[lane]), int(step.success[lane])
         self._go_on(step.obs, step.episode)
         for lane, assembler in enumerate(self._assemblers):
             if assembler.ready >= self._min_rows or (assembler.ready and self._fresh[lane]):
                 self._insert(assembler)
+        self._label()
         return [episode for episode in ended if episode is not None]
 
     def cut(self) -> None:
@@ -80,6 +88,7 @@ class SyncActor:
             assembler.abort()
             if assembler.ready:
                 self._insert(assembler)
+        self._label()
         self._lanes.set_state(self._lanes.get_state())  # a lane that had only just begun an episode begins it again
         self._fresh[:] = True
 
@@ -114,8 +123,8 @@ class SyncActor:
         self._returns[lane] += step.rewards[lane]
         self._lengths[lane] += 1
         reward, terminated, truncated = float(step.rewards[lane]), bool(step.terminated[lane]), bool(step.truncated[lane])
-        next_obs, outcome = {key: value[lane] for key, value in step.next_obs.items()}, int(step.success[lane])
-        assembler.step(action, reward, terminated, truncated, next_obs, version=version, outcome=outcome)
+        next_obs = {key: value[lane] for key, value in step.next_obs.items()}
+        assembler.step(action, reward, terminated, truncated, next_obs, version=version)
         return (float(self._returns[lane]), int(self._lengths[lane])) if terminated or truncated else None
 
     def _go_on(self, obs: Mapping[str, Any], episode: Any) -> None:
@@ -136,3 +145,15 @@ class SyncActor:
         except BlockRefused as error:
             self._pool.reject(self.name, STREAM, seq, block.n_rows)  # counted, and blocks nothing behind it
             LOG.warning("%s: %d rows refused: %s", self.name, block.n_rows, error)
+        self._episodes.sent(block.rows, seq)
+
+    def _label(self) -> None:
+        """Write the outcome of each episode that has ended to its rows, once they are all in the pool."""
+        for lane in [lane for lane in self._outcomes if not self._assemblers[lane].ready]:
+            episode, outcome = self._outcomes.pop(lane)
+            label = self._episodes.label(episode, Kind.OUTCOME, outcome)
+            try:
+                if label is not None:
+                    self._pool.amend(self.name, replace(label, stream=STREAM))
+            except LabelRefused as error:  # not one of its rows could enter
+                LOG.warning("%s: the outcome of episode %d was refused: %s", self.name, episode, error)

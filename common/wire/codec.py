@@ -16,9 +16,10 @@ import numpy as np
 
 from headrace.common.block import Array, Block
 from headrace.common.errors import WireError
+from headrace.common.label import Kind, Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
-from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, Message
+from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, LabelHead, Message
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_PARTS = 2 + 2 * 64
@@ -97,6 +98,26 @@ def parse_block(head: BlockHead, frames: Sequence[Frame], spec: TransitionSpec) 
         o.key: _array(f, np.dtype(o.dtype), (head.frames, *o.shape), o.key) for o, f in zip(spec.obs, frames[1:], strict=True)
     }
     return Block(rows, obs)
+
+
+def label_parts(number: int, label: Label) -> Parts:
+    """A label as frames."""
+    head = LabelHead(number, label.kind, label.stream, label.first, label.last, label.outcome, label.episode)
+    return [encode(head), *([] if label.rewards is None else [raw_bytes(label.rewards)])]
+
+
+def parse_label(head: LabelHead, frames: Sequence[Frame], spec: TransitionSpec) -> Label:
+    """The label in a :class:`LabelHead` and its frames.
+
+    Raises:
+        WireError: ``malformed``, ``arity`` or ``size``.
+    """
+    rewards = head.kind == Kind.REWARDS
+    if head.kind == 0 or len(frames) != rewards:
+        raise WireError("arity" if head.kind else "malformed", f"label of kind {head.kind} with {len(frames)} frames")
+    count = max(0, head.last - head.first + 1)
+    values = np.array(take_array(frames[0], "<f4", (count, spec.window), "rewards")) if rewards else None
+    return Label(Kind(head.kind), head.stream, head.first, head.last, head.outcome, values, head.episode)
 
 
 def statistics_frames(statistics: ObsStatistics, spec: TransitionSpec) -> Parts:

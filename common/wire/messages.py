@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.common.wire.fields import U32, blob, flag, pairs, plain, real, text, uint
+from headrace.common.wire.fields import U32, U64, blob, flag, pairs, plain, real, text, uint
 
 PROTOCOL = 1
 ROLES = ("actor", "evaluator", "learner", "observer")
@@ -172,6 +172,24 @@ class Rate(Message):
     TAG: ClassVar[int] = 13
     pool_epoch: int = uint()
     rows: int = uint(MAX_RATED)
+
+
+@dataclass(frozen=True)
+class LabelHead(Message):
+    """Says something about rows ``first .. last`` of a stream of this actor, behind them; ``number`` names the answer.
+
+    ``kind`` 1: ``outcome``; 2: other rewards; 3: discard. Only rows of ``episode`` are meant, of any at its largest value.
+    Frame, for kind 2 only: rewards ``(last - first + 1, K)`` <f4.
+    """
+
+    TAG: ClassVar[int] = 14
+    number: int = uint()
+    kind: int = uint(3)
+    stream: int = uint()
+    first: int = uint()
+    last: int = uint()
+    outcome: int = uint(2, default=0)
+    episode: int = uint(default=U64)
 
 
 # --- buffer to client -------------------------------------------------------------------------------------------
@@ -350,11 +368,23 @@ class BatchPiece(Message):
     offset: int = uint()
 
 
+@dataclass(frozen=True)
+class Labelled(Message):
+    """The label ``number`` is durable (``reason`` empty) or refused; ``rows`` changed, ``gone`` of its range are not there."""
+
+    TAG: ClassVar[int] = 46
+    number: int = uint()
+    rows: int = uint(default=0)
+    gone: int = uint(default=0)
+    reason: str = text(32, default="")
+    detail: str = text(256, default="")
+
+
 MESSAGES: dict[int, type[Message]] = {
     cls.TAG: cls
     for cls in (
         *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye, Redraw, Rate),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
-        *(DrawnHead, BatchPiece),
+        *(DrawnHead, BatchPiece, LabelHead, Labelled),
     )
 }

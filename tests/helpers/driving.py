@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,7 @@ def drive(lanes: Lanes, calls: int, script: ActionScript = scripted_action, max_
     """Reset, step ``calls`` times, and return each lane's rows; every block is checked and cut at ``max_rows``."""
     assemblers = [Assembler(lanes.spec) for _ in range(lanes.count)]
     rows: list[list[Row]] = [[] for _ in assemblers]
+    outcomes: dict[int, int] = {}
     first = lanes.reset()
     t, episode = np.zeros(lanes.count, int), first.episode
     for lane, assembler in enumerate(assemblers):
@@ -64,15 +65,20 @@ def drive(lanes: Lanes, calls: int, script: ActionScript = scripted_action, max_
             elif step.live[lane]:
                 next_obs = {k: v[lane] for k, v in step.next_obs.items()}
                 ends = bool(step.terminated[lane]), bool(step.truncated[lane])
-                outcome = int(step.success[lane])
-                assembler.step(actions[lane], step.rewards[lane], *ends, next_obs, version=VERSION, outcome=outcome)
+                assembler.step(actions[lane], step.rewards[lane], *ends, next_obs, version=VERSION)
+                outcomes[int(episode[lane])] = int(step.success[lane])
                 t[lane] += 1
             if step.episode[lane] != episode[lane]:
                 assembler.begin(int(step.episode[lane]), {k: v[lane] for k, v in step.obs.items()})
                 t[lane] = 0
             rows[lane] += drain(assembler, lanes, max_rows)
         episode = step.episode
-    return rows
+    return [[labelled(row, outcomes.get(row["episode"], 0)) for row in lane] for lane in rows]
+
+
+def labelled(row: Row, outcome: int) -> Row:
+    """The row with an outcome, as a label about its episode gives it."""
+    return replace(row, fields=tuple((name, outcome if name == "outcome" else value) for name, value in row.fields))
 
 
 def drain(assembler: Assembler, lanes: Lanes, max_rows: int) -> list[Row]:

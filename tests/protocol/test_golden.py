@@ -74,6 +74,14 @@ HEADERS = [
         "93012c88a66e756d62657204a4726f7773cd0100a76261746368657304a67469636b657400a777656967687473c3a473657473c2aa706f6f6c5f65706f636800a56e6f6e636509",
     ),
     (m.Rate(pool_epoch=3, rows=256), "93010d82aa706f6f6c5f65706f636803a4726f7773cd0100"),
+    (
+        m.LabelHead(number=3, kind=1, stream=5, first=33, last=64, outcome=2, episode=7),
+        "93010e87a66e756d62657203a46b696e6401a673747265616d05a5666972737421a46c61737440a76f7574636f6d6502a7657069736f646507",
+    ),
+    (
+        m.Labelled(number=3, rows=30, gone=2, reason="ahead", detail="later"),
+        "93012e85a66e756d62657203a4726f77731ea4676f6e6502a6726561736f6ea56168656164a664657461696ca56c61746572",
+    ),
     (m.BatchPiece(column=2, offset=1 << 20), "93012d82a6636f6c756d6e02a66f6666736574ce00100000"),
     (
         m.Refused(reason="held", detail="by pid 9", retry_s=0.5),
@@ -82,9 +90,9 @@ HEADERS = [
 ]
 TAGS = {
     "Hello": 1, "BlockHead": 2, "Fragment": 3, "Pulse": 4, "Draw": 5, "WeightsGet": 6, "Publish": 7, "EpisodeEnd": 8,
-    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "Welcome": 32, "Refused": 33, "Ack": 34,
-    "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39, "WeightsPart": 40, "Published": 41,
-    "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45,
+    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Welcome": 32, "Refused": 33,
+    "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39, "WeightsPart": 40,
+    "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46,
 }  # fmt: skip
 SPEC = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((2,), (-1.0, -2.0), (1.0, 2.0)), window=3, stack=2)
 ROW = {

@@ -520,3 +520,70 @@ def test_status_is_one_json_object_that_says_what_is_missing(buffer):
     assert status["env_steps"] == 2
     assert status["actors"][0]["acked"] == {"1": 2}
     assert status["pool"]["rows"] == 2
+
+
+def answers(out):
+    return [message for _, message, _ in out if isinstance(message, m.Labelled)]
+
+
+def test_an_actor_labels_its_own_rows_and_is_answered(buffer):
+    buffer.actor()
+    buffer.actor(b"B", "b", b"2")
+    buffer.block(b"A", 1, 0, 1, 2)
+    buffer.block(b"B", 1, 0, 1, 2)
+    assert answers(buffer.say(b"A", m.LabelHead(1, 1, 1, 1, 2, 1))) == [m.Labelled(1, 2)]
+    rewards = np.array([5, 6], "<f4").tobytes()
+    assert answers(buffer.say(b"A", m.LabelHead(2, 2, 1, 2, 3), rewards)) == [m.Labelled(2, 2)]
+    assert answers(buffer.say(b"B", m.LabelHead(1, 3, 1, 3, 3))) == [m.Labelled(1, 1)]
+    assert answers(buffer.say(b"B", m.LabelHead(1, 3, 1, 3, 3))) == [m.Labelled(1, 0)]  # sent again
+    pool = buffer.worker.pool
+    rows = pool.gather(np.arange(6)).rows
+    assert rows["outcome"].tolist() == [1, 1, 0, 0, 0, 0]
+    assert rows["rewards"][:, 0].tolist() == [1, 5, 6, 1, 1, 1]
+    assert [row["discarded"] for row in pool.dump()] == [False] * 5 + [True]
+    assert buffer.service.totals.size == 5
+    assert buffer.service.totals.env_steps == 6
+    assert buffer.service.totals.counters["rows_discarded"] == 1
+
+
+def test_only_rows_of_the_named_episode_are_labelled(buffer):
+    buffer.actor()
+    made = block((0, 1, 2, 3))
+    made.rows["episode"] = (7, 8, 7, 8)
+    buffer.raw(b"A", block_parts(m.BlockHead(1, 1, 4, made.n_frames), made, SPEC))
+    assert answers(buffer.say(b"A", m.LabelHead(1, 1, 1, 1, 4, 2, 8))) == [m.Labelled(1, 2)]
+    assert [row["outcome"] for row in buffer.worker.pool.dump()] == [0, 2, 0, 2]
+
+
+def test_labels_that_cannot_be_true_are_refused_and_counted(buffer):
+    buffer.actor()
+    buffer.block(b"A", 1, 0, 1, 2)
+    infinite = np.array([np.inf], "<f4").tobytes()
+    for reason, head, frames in [
+        ("ahead", m.LabelHead(4, 1, 1, 1, 4, 1), ()),
+        ("stream", m.LabelHead(4, 1, 9, 1, 4, 1), ()),
+        ("stream", m.LabelHead(4, 1, (1 << 64) - 1, 1, 4, 1), ()),
+        ("sequence", m.LabelHead(4, 3, 1, 0, 2), ()),
+        ("sequence", m.LabelHead(4, 3, 1, 1, (1 << 64) - 1), ()),
+        ("non-finite", m.LabelHead(4, 2, 1, 1, 1), (infinite,)),
+    ]:
+        (answer,) = answers(buffer.say(b"A", head, *frames))
+        assert (answer.number, answer.reason) == (4, reason)
+    assert buffer.service.refused["label-stream"] == 2
+    assert [row["outcome"] for row in buffer.worker.pool.dump()] == [0, 0, 0]
+
+
+def test_labels_that_are_no_labels_are_counted_and_unanswered(buffer):
+    buffer.actor()
+    buffer.block(b"A", 1, 0, 1, 2)
+    buffer.learner()
+    for reason, peer, head, frames in [
+        ("malformed", b"A", m.LabelHead(1, 0, 1, 1, 2), ()),
+        ("arity", b"A", m.LabelHead(1, 2, 1, 1, 2), ()),
+        ("arity", b"A", m.LabelHead(1, 1, 1, 1, 2), (b"1234",)),
+        ("size", b"A", m.LabelHead(1, 2, 1, 1, 1 << 40), (b"1234",)),
+        ("direction", b"L", m.LabelHead(1, 1, 1, 1, 2), ()),
+    ]:
+        before = buffer.service.refused[reason]
+        assert buffer.say(peer, head, *frames) == []
+        assert buffer.service.refused[reason] == before + 1

@@ -9,11 +9,12 @@ from headrace.actor.outbox import Outbox
 from headrace.actor.uplink import Uplink
 from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
-from headrace.common.errors import WireError
+from headrace.common.errors import LabelRefused, WireError
+from headrace.common.label import Kind, Label
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import decode
+from headrace.common.wire.codec import decode, parse_label
 
 SPEC = TransitionSpec((ObsSpec("obs", (1,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
 
@@ -131,6 +132,68 @@ def test_a_full_outbox_takes_nothing_and_frees_on_ack():
     assert box.acknowledge(1) == 1
     assert box.has_room()
     assert box.check_valid() == (True, "")
+
+
+def order(up, room=1 << 20):
+    """What leaves, in order: blocks by their last seq, labels by number."""
+    heads = [decode(parts[0]) for parts in up.outgoing(room)]
+    return [("rows", h.seq + h.rows - 1) if isinstance(h, m.BlockHead) else ("label", h.number) for h in heads]
+
+
+def test_a_label_never_overtakes_its_rows():
+    up = uplink()
+    assert [up.offer(block(*times), 0) for times in [(0, 1, 2), (3,), (4, 5)]] == [1, 4, 5]
+    for first, last in [(1, 3), (2, 4), (1, 1), (5, 6)]:
+        assert up.label(Label(Kind.OUTCOME, 0, first, last, 1))
+    assert order(up, room=10) == [("rows", 3)]
+    assert order(up) == [("label", 1), ("rows", 4), ("label", 2), ("label", 3), ("rows", 6), ("label", 4)]
+    assert order(up) == []
+    assert up.unacknowledged == 3 + 4
+
+
+def test_labels_that_were_not_answered_are_sent_again_behind_their_rows():
+    up = uplink()
+    up.offer(block(0, 1), 0)
+    up.offer(block(2, 3), 0)
+    for first, last in [(1, 2), (3, 4), (1, 4)]:
+        up.label(Label(Kind.DISCARD, 0, first, last))
+    order(up)
+    up.received(m.Ack(5, 2), [])
+    up.received(m.Labelled(2, 2), [])
+    up.received(m.Labelled(99, 2, 0, "ahead"), [])  # forged
+    up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, 1 << 30, streams=((5, 2),)))
+    assert order(up) == [("label", 1), ("rows", 4), ("label", 3)]
+    up.received(m.Ack(5, 4), [])
+    up.received(m.Labelled(1, 2), [])
+    up.received(m.Labelled(3, 0, 0, "ahead", "later"), [])
+    assert (up.unacknowledged, up.refused_labels) == (0, 1)
+    assert order(up) == []
+
+
+def test_labels_are_checked_and_bounded():
+    up = uplink()
+    with pytest.raises(LabelRefused):
+        up.label(Label(Kind.OUTCOME, 0, 2, 1, 1))
+    taken = [up.label(Label(Kind.OUTCOME, 0, 1, 1, 1)) for _ in range(1100)]
+    assert sum(taken) == up.unacknowledged == 1024
+    assert up.pulse().report["dropped_labels"] == 76
+
+
+def test_a_label_that_is_not_answered_cannot_be_answered_before_it_is_sent():
+    up = uplink()
+    up.offer(block(0), 0)
+    up.label(Label(Kind.OUTCOME, 0, 1, 1, 1))
+    up.received(m.Labelled(1, 1), [])
+    assert order(up) == [("rows", 1), ("label", 1)]
+
+
+def test_rewards_travel_as_one_frame():
+    up = uplink()
+    up.offer(block(0, 1), 0)
+    up.label(Label(Kind.REWARDS, 0, 1, 2, rewards=np.array([[3], [4]], "<f4")))
+    *_, parts = up.outgoing(1 << 20)
+    label = parse_label(decode(parts[0]), parts[1:], SPEC)
+    assert (label.kind, label.stream, label.rewards.tolist()) == (Kind.REWARDS, 5, [[3], [4]])
 
 
 def test_position_counts_executed_steps_until_they_are_settled():

@@ -39,9 +39,25 @@ def test_a_run_of_scripted_rows_reaches_its_goal_exactly(tmp_path):
         check_pool(run, env_steps=6000)
 
 
+def check_outcomes(run):
+    """The rows of every episode that an env has ended know how it ended; odd ones succeeded."""
+    with SACReplayPool(3000, path=run.run / "pool") as pool:
+        rows = list(pool.dump())
+    found: dict[tuple[str, int, int], set[int]] = {}
+    for row in rows:
+        found.setdefault((row["actor"], row["stream"], row["episode"]), set()).add(row["outcome"])
+    unknown = [key for key, outcomes in found.items() if outcomes == {0}]
+    wrong = [key for key, outcomes in found.items() if key not in unknown and outcomes != {1 if key[2] % 2 else 2}]
+    assert wrong == []
+    assert len(found) > 100
+    assert len(unknown) <= len({key[:2] for key in found})  # the one that was running at the end
+
+
 def test_sigkill_of_the_buffer_loses_and_doubles_nothing(tmp_path):
     rng = random.Random(1)
-    with roles(tmp_path, scripted(pacing={"env_steps": 12000})) as run:
+    config = scripted(pacing={"env_steps": 12000})
+    config["env"]["kwargs"]["success"] = True
+    with roles(tmp_path, config) as run:
         run.buffer()
         run.actor("actor-0")
         run.actor("actor-1")
@@ -66,6 +82,7 @@ def test_sigkill_of_the_buffer_loses_and_doubles_nothing(tmp_path):
         assert run.processes["canary"].wait(20) == 0, run.log("canary")
         run.stop()
         check_pool(run, env_steps=12000)
+        check_outcomes(run)
 
 
 def test_sigkill_of_actors_invents_nothing_and_their_places_are_taken_again(tmp_path):

@@ -155,26 +155,16 @@ def test_columns_of_a_row():
     assembler.begin(9, frame(9, 0))
     first, second = Version("a", 1, 10), Version("b", 2, 20)
     assembler.step(np.array([0.5]), 1.0, False, False, frame(9, 1), version=first, source=1, health=3, action_age=0.25)
-    assembler.step(np.array([0.7]), 2.0, True, False, frame(9, 2), version=second, outcome=1)
+    assembler.step(np.array([0.7]), 2.0, True, False, frame(9, 2), version=second)
     rows = unroll(assembler.take(2))
     assert [(r["learner"], r["learner_epoch"], r["learner_step"]) for r in rows] == [
         (first.learner_hash, 1, 10),
         (second.learner_hash, 2, 20),
     ]
     assert [r["source"] for r in rows] == [[1, 0], [0, 0]]
-    assert [(r["health"], r["action_age"], r["outcome"]) for r in rows] == [(3, 0.25, 1), (0, 0.0, 1)]
+    assert [(r["health"], r["action_age"], r["outcome"]) for r in rows] == [(3, 0.25, 0), (0, 0.0, 0)]
     assert [(r["actor"], r["stream"], r["seq"], r["task"]) for r in rows] == [(0, 0, 0, 0)] * 2
     assert [r["action"] for r in rows] == [[0.5], [np.float32(0.7)]]
-
-
-def test_outcome_reaches_the_rows_that_are_still_here():
-    assembler = Assembler(spec_for())
-    assembler.begin(0, frame(0, 0))
-    for t in range(3):
-        assembler.step(np.zeros(1), 0.0, False, False, frame(0, t + 1), version=VERSION)
-    gone = unroll(assembler.take(1))
-    assembler.step(np.zeros(1), 0.0, True, False, frame(0, 4), version=VERSION, outcome=2)
-    assert [r["outcome"] for r in gone + unroll(assembler.take(9))] == [0, 2, 2, 2]
 
 
 def test_everything_is_copied():

@@ -260,6 +260,22 @@ def test_rows_are_the_steps_that_the_env_saw(tmp_path):
     pool.close()
 
 
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step", "disabled"])
+def test_every_row_of_an_ended_episode_knows_its_outcome(tmp_path, autoreset):
+    kwargs = {**UNEVEN["env"]["kwargs"], "success": True}
+    env = {**UNEVEN["env"], "kwargs": kwargs, "autoreset": autoreset}
+    config = config_of({"env": env, "pool": {"capacity": 1000, "min_block_rows": 4}, "pacing": {"env_steps": 101}})
+    run = RunDir.create(tmp_path / "r", {})
+    run_sync(config, run, Told(), clock=ManualClock())
+    with SACReplayPool(1000, path=run.pool, config=config.pool) as pool:
+        found = {}
+        for row in pool.dump():
+            found.setdefault(row["episode"], set()).add(row["outcome"])
+    ended = {e: outcomes for e, outcomes in found.items() if outcomes != {0}}
+    assert ended == {e: {1 if e % 2 else 2} for e in ended}
+    assert len(ended) >= len(found) - 2 > 10
+
+
 def test_rows_carry_the_newest_version(tmp_path):
     run = RunDir.create(tmp_path / "r", {})
     run_sync(config_of({"pool": {"capacity": 1000}}), run, Told(), clock=ManualClock())

@@ -1,0 +1,84 @@
+"""The actor's loop beside a real uplink and pool, without a socket: what it says about episodes."""
+
+import threading
+
+import numpy as np
+
+from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.actor.envs import make_lanes
+from headrace.actor.loop import ActorLoop, ActorSettings
+from headrace.actor.uplink import Uplink
+from headrace.buffer import SACReplayPool
+from headrace.common.clock import MonotonicClock
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import decode, parse_block, parse_label
+from headrace.common.wire.network import NetworkConfig
+
+
+class DirectLink:
+    """Carries what the uplink says into a pool, and stops the loop at a number of steps."""
+
+    def __init__(self, uplink, pool, stop, at):
+        self.uplink, self.pool, self.stop, self.at = uplink, pool, stop, at
+        self.calls = []
+
+    def check(self):
+        self.wake()
+        while self.calls and self.uplink.steps >= self.calls[0][0]:
+            self.calls.pop(0)[1]()
+        if self.uplink.steps >= self.at:
+            self.stop.set()
+
+    def wake(self):
+        for parts in self.uplink.outgoing(1 << 30):
+            head = decode(parts[0])
+            if isinstance(head, m.BlockHead):
+                self.pool.insert(parse_block(head, parts[1:], self.pool.spec), "a", head.stream, head.seq)
+                self.uplink.received(m.Ack(head.stream, head.seq + head.rows - 1), [])
+            elif isinstance(head, m.LabelHead):
+                done = self.pool.amend("a", parse_label(head, parts[1:], self.pool.spec))
+                self.uplink.received(m.Labelled(head.number, done.rows), [])
+
+
+def act(steps, calls=(), lanes=2, **window):
+    env = EnvConfig("helpers.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
+    settings = ActorSettings("", "a", env, WindowConfig(**window), ActorConfig(), NetworkConfig(), 0)
+    stepped = make_lanes(env, settings.window, run_seed=0, actor="a", epoch=1)
+    uplink, pool, stop = Uplink(stepped.spec, 1 << 20, 1 << 18), SACReplayPool(1000, spec=stepped.spec), threading.Event()
+    uplink.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
+    uplink.received(m.State(granted=2 * steps, random=2 * steps), [])
+    link = DirectLink(uplink, pool, stop, steps)
+    loop = ActorLoop(settings, stepped.spec, stepped, uplink, link, MonotonicClock(), np.random.default_rng(0))
+    link.calls = [(at, lambda lane=lane: loop.discard_last(lane)) for at, lane in calls]
+    loop.run(stop)
+    stepped.close()
+    assert uplink.unacknowledged == 0
+    assert pool.head == uplink.steps >= steps
+    return pool
+
+
+def episodes(pool, column):
+    found: dict[int, set] = {}
+    for row in pool.dump():
+        found.setdefault(row["episode"], set()).add(row[column])
+    return found
+
+
+def test_every_row_of_an_ended_episode_knows_its_outcome():
+    for window in ({}, {"n_step": 3}):
+        pool = act(60, **window)
+        found = episodes(pool, "outcome")
+        ended = {e: outcomes for e, outcomes in found.items() if outcomes != {0}}
+        assert ended == {e: {1 if e % 2 else 2} for e in ended}
+        assert len(found) - len(ended) <= 2
+        assert pool.check_valid() == (True, "")
+
+
+def test_the_last_episode_of_a_lane_is_discarded_whole_and_no_other():
+    pool = act(60, calls=[(30, 1)])
+    found = episodes(pool, "discarded")
+    gone = [e for e, discarded in found.items() if discarded == {True}]
+    assert len(gone) == 1
+    assert gone[0] % 2 == 1  # of lane 1
+    assert all(discarded == {False} for e, discarded in found.items() if e != gone[0])
+    assert pool.counters()["rows_discarded"] == pool.head - pool.size > 0
