@@ -235,9 +235,9 @@ class Feed:
         return 0, 0
 
     def _demand(self) -> int:
-        """Batches wanted in all in this session; raised in steps of half the prefetch to save messages."""
+        """Batches wanted in all in this session; raised by a quarter of the prefetch, so that the buffer keeps drawing."""
         demand = self._delivered + self._prefetch - self._ahead
-        return demand if demand - self._wanted >= max(1, self._prefetch // 2) else self._wanted
+        return demand if demand - self._wanted >= max(1, self._prefetch // 4) else self._wanted
 
     def _take_batch(self, head: m.BatchHead, frames: list[Frame]) -> None:
         spec = self._expect(head)
