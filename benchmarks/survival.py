@@ -98,14 +98,7 @@ def main() -> int:
 
 def pending(roles: list[str], known: list[records.Record], commit: str) -> list[tuple[str, int]]:
     """Trials that have not passed, role after role in turn; one that failed on this very commit stays failed."""
-    newest = records.latest(known, "role", "trial")
-    out = []
-    for trial in range(TRIALS):
-        for role in roles:
-            record = newest.get((role, trial))
-            if record is None or (not record["passed"] and record["commit"] != commit):
-                out.append((role, trial))
-    return out
+    return records.unpassed([(role, n) for n in range(TRIALS) for role in roles], known, commit, "role", "trial")
 
 
 def run_trial(role: str, trial: int) -> records.Record:

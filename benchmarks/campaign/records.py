@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,12 @@ def append(path: Path, record: Mapping[str, Any]) -> None:
 def latest(records: list[Record], *keys: str) -> dict[tuple[Any, ...], Record]:
     """The newest record for each value of ``keys``; records that lack one of them are left out."""
     return {tuple(r[k] for k in keys): r for r in records if all(k in r for k in keys)}
+
+
+def unpassed(plan: Iterable[tuple[Any, ...]], known: list[Record], commit: str, *keys: str) -> list[tuple[Any, ...]]:
+    """What of ``plan``, values of ``keys``, has not passed; what failed on this very commit stays failed."""
+    newest = latest(known, *keys)
+    return [p for p in plan if p not in newest or not (newest[p]["passed"] or newest[p]["commit"] == commit)]
 
 
 def same_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -13,6 +13,9 @@ from campaign.intervals import failure_bound
 from campaign.killing import ROLES
 from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
 from campaign.records import Record, latest
+from campaign.strikes import BARS, FAULTS, KINDS, of_kind
+from campaign.strikes import TRIALS as KILLS
+from campaign.strikes import summarise as summarise_kills
 
 Records = Sequence[Record]
 DASH = "-"
@@ -31,15 +34,21 @@ class Line:
 
 
 def page(
-    gates: Records, peers: Records, survival: Records, others: Mapping[str, Records], drawn: Sequence[str], pool: Records = ()
+    gates: Records,
+    peers: Records,
+    survival: Records,
+    others: Mapping[str, Records],
+    drawn: Sequence[str],
+    pool: Records = (),
+    kills: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
-        " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py` and"
-        " `pool.py` in `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool),
+        " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
+        " `kills.py` and `pool.py` in `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool, kills),
         "## Learning gates",
         *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
         "## Beside other libraries",
@@ -48,6 +57,8 @@ def page(
         *(part for m in MEASURES.values() for part in _measure(m, peers)),
         "## Survival of SIGKILL",
         _survival(survival),
+        "## A pool whose buffer is killed under load",
+        _kills(kills),
         "## Speed of the pool",
         *_speed(pool),
         *_others(others),
@@ -55,7 +66,7 @@ def page(
     return "\n\n".join(parts) + "\n"
 
 
-def summary(gates: Records, peers: Records, survival: Records, pool: Records = ()) -> list[Line]:
+def summary(gates: Records, peers: Records, survival: Records, pool: Records = (), kills: Records = ()) -> list[Line]:
     """Every verdict."""
     lines = [_gate_line(name, judge(gate, gates), of_gate(gate, gates)) for name, gate in GATES.items()]
     for name, (ours, theirs) in PAIRS.items():
@@ -63,11 +74,12 @@ def summary(gates: Records, peers: Records, survival: Records, pool: Records = (
         lines.append(_gate_line(f"{name}: asynchronous = synchronous", compare(GATES[ours], GATES[theirs], gates), own))
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [_survival_line(role, survival) for role in ROLES]
+    lines.append(_kills_line(kills))
     return lines + [_speed_line(name, pool) for name in TABLE]
 
 
-def _summary_table(gates: Records, peers: Records, survival: Records, pool: Records) -> str:
-    lines = summary(gates, peers, survival, pool)
+def _summary_table(gates: Records, peers: Records, survival: Records, pool: Records, kills: Records) -> str:
+    lines = summary(gates, peers, survival, pool, kills)
     rows = [(line.name, f"**{line.state}**", line.text or DASH, *_origin(line.records)) for line in lines]
     return table(("what", "verdict", "measured", "commits", "dates", "machine"), rows)
 
@@ -206,6 +218,32 @@ def _survival(lines: Records) -> str:
         "sent twice",
     )
     return table((*head, "checker", "commit", "date"), rows)
+
+
+def _kills_line(lines: Records) -> Line:
+    name, own = "rows after SIGKILL of the buffer under load", tuple(r for kind in KINDS for r in of_kind(kind, lines))
+    if not own:
+        return Line(name, NOT_RUN, "", ())
+    said = summarise_kills(lines)
+    faults = ", ".join(f"{said[fault]} {fault}" for fault in FAULTS)
+    back = f"back after at most {said['restart_max_s']:.1f} s"
+    text = f"{said['kills']} kills, {said['acked']:,} acknowledged rows: {faults}; {back}"
+    whole = all(len(of_kind(kind, lines)) >= count for kind, count in KILLS.items()) and said["acked"] >= BARS["acked"]
+    failed = said["failures"] or said["restart_max_s"] > BARS["restart_s"]
+    return Line(name, FAILED if failed else PASSED if whole else UNFINISHED, text, own)
+
+
+def _kills(lines: Records) -> str:
+    rows = []
+    for kind in KINDS:
+        own = of_kind(kind, lines)
+        if own:
+            said = summarise_kills(own)
+            counts = (f"{said['acked']:,}", said["failures"], *(said[fault] for fault in FAULTS))
+            back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}")
+            rows.append((kind, len(own), *counts, *back, ", ".join(sorted({_commit(r) for r in own}))))
+    head = ("killed during", "kills", "acknowledged rows", "failures", *FAULTS, "back after s, median", "longest", "commit")
+    return table(head, rows) if rows else NOT_RUN
 
 
 def _speed_line(name: str, lines: Records) -> Line:

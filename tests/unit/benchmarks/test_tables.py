@@ -64,3 +64,23 @@ def test_records_of_another_script_are_listed():
     text = page([], [], [], {"learner.jsonl": [{"updates_s": 90.0, "nested": {}}, {"updates_s": 95.5, "case": "cheetah"}]}, [])
     assert "## learner.jsonl" in text
     assert "| 95.5 | cheetah |" in text
+
+
+def test_kills_are_summed_and_their_faults_and_slow_restarts_fail_them():
+    def kill(kind, trial, **changes):
+        counts = {"acked": 20_000, "lost": 0, "duplicated": 0, "corrupted": 0, "phantom": 0, "problems": []}
+        return {"kind": kind, "trial": trial, "restart_s": 0.8, "passed": True, **counts, **changes, **ORIGIN}
+
+    def state(known):
+        return {line.name: line.state for line in summary([], [], [], kills=known)}[
+            "rows after SIGKILL of the buffer under load"
+        ]
+
+    known = [kill(kind, n) for kind, count in (("load", 60), ("snapshot", 20), ("capacity", 20)) for n in range(count)]
+    assert state(known) == gates.PASSED
+    assert state(known[:-1]) == gates.UNFINISHED
+    assert state([*known, kill("load", 3, lost=1, passed=False)]) == gates.FAILED
+    assert state([*known, kill("load", 3, restart_s=5.1)]) == gates.FAILED
+    text = page([], [], [], {}, [], kills=known)
+    assert "| load | 60 | 1,200,000 | 0 | 0 | 0 | 0 | 0 | 0.80 | 0.80 | `abc123` |" in text
+    assert "100 kills, 2,000,000 acknowledged rows: 0 lost, 0 duplicated, 0 corrupted, 0 phantom" in text

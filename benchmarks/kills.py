@@ -1,0 +1,219 @@
+#!/usr/bin/env python
+"""Kills: does a pool lose, double, tear or invent a row when its buffer is killed under load, again and again?
+
+    .venv/bin/python benchmarks/kills.py                      # the 100 kills
+    .venv/bin/python benchmarks/kills.py --only snapshot      # of one kind
+    .venv/bin/python benchmarks/kills.py --quick              # one kill of each kind in a small pool, not recorded
+    .venv/bin/python benchmarks/kills.py --selftest           # only: does the audit find sabotage?
+
+What it measures: two writers (uplinks of the wire, as actors have) number rows that prove themselves and note what is
+acknowledged to them; they live on while the buffer is killed and started again on the same pool directory. Of 100 kills 60
+come at a random time under load, 20 while a snapshot is written, and 20 while the buffer opens the pool with another capacity.
+What the last two leave half done on disk proves that they came in time; otherwise the kill is tried again.
+
+After each kill every row of the pool is read through its mapped files: each must be what its writer gave it, each stream must
+reach to its last acknowledged row without a gap and no further than was sent, and what is gone must be what the pool counts
+as evicted or retired. A snapshot must be whole or invisible, and its rows are judged alike. Then the buffer is started again,
+and the time to its first acknowledgement is taken; after a kill during a change of capacity that includes the change.
+
+Before any kill a pool is sabotaged (a row removed, doubled, changed by one bit, invented): the audit must find each, or nothing
+it says counts and the campaign does not start.
+
+How long: 4 to 12 s a kill, a quarter of an hour in all. Each kill adds one line to docs/results/kills.jsonl. One that
+passed is not repeated; a failed one only on another commit, so that failures are not tried away. ``--place`` is where the
+pool lies.
+
+The last line on stdout is one JSON object: kills and failures of each kind, acknowledged rows, lost, duplicated, corrupted,
+phantom, and median and longest time from restart to first acknowledgement. Exit code 0: all of it is as asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from campaign import numbered, provenance, records, target, writing
+from campaign.choosing import add_only
+from campaign.numbered import SABOTAGES, Verdict, Written
+from campaign.process import ProcessFailed, guarded
+from campaign.strikes import BARS, FULL, KINDS, QUICK, TRIALS, Scale, summarise
+from campaign.target import Target
+
+from headrace.buffer.pool import SACReplayPool
+from headrace.common.errors import HeadraceError
+
+FILE = records.RESULTS / "kills.jsonl"
+SEED = 3
+TRIES = 20
+FILL_S = 180.0
+SPANS = {"load": 1.5, "snapshot": 0.25, "capacity": 0.25}  # a kill comes at a random time within this (s) of what it is to hit
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_only(parser, KINDS, "kind")
+    parser.add_argument("--quick", action="store_true", help="one kill of each kind in a small pool, not recorded")
+    parser.add_argument("--selftest", action="store_true", help="check the audit and exit")
+    parser.add_argument(
+        "--place", type=Path, default=None, help="directory for the pool; default: shared memory, if there is any"
+    )
+    parser.add_argument("--buffer", help=argparse.SUPPRESS)
+    parser.add_argument("--writers", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.buffer:
+        target.run_buffer(json.loads(args.buffer))
+        return 0
+    if args.writers:
+        words = json.loads(args.writers)
+        writing.write(writing.Progress(Path(words["progress"])), words["endpoint"], words["rate"], words["fill"])
+        return 0
+    found = selftest()
+    print(f"sabotage found: {found}", flush=True)
+    if args.selftest or not all(found.values()):
+        print(json.dumps({"selftest": "passed" if all(found.values()) else "FAILED"}))
+        return 0 if all(found.values()) else 1
+    return campaign(args.only, args.place, args.quick)
+
+
+def campaign(kinds: list[str], place: Path | None, quick: bool) -> int:
+    """Every kill that is to do, and the verdict."""
+    origin = {**provenance.commit(), "machine": provenance.machine()}
+    plan = [(kind, n) for kind, n in plan_of(TRIALS) if kind in kinds]
+    if quick:
+        plan = [(kind, 0) for kind in kinds]
+    else:
+        plan = records.unpassed(plan, records.read(FILE), origin["commit"], "kind", "trial")
+    print(f"{len(plan)} kills to do", flush=True)
+    done = []
+    memory = Path("/dev/shm")
+    where = place or (memory if memory.is_dir() else None)
+    with tempfile.TemporaryDirectory(dir=where, prefix="headrace-kills-", ignore_cleanup_errors=True) as root:
+        for number, record in enumerate(strikes(Path(root), plan, QUICK if quick else FULL), 1):
+            record = {**record, **origin}
+            done.append(record)
+            if not quick:
+                records.append(FILE, record)
+            print(f"[{number}/{len(plan)}] {said(record)}", flush=True)
+    summary = summarise(done if quick else records.read(FILE))
+    print(json.dumps(summary))
+    whole = all(summary["kinds"].get(kind, {}).get("kills", 0) >= (1 if quick else TRIALS[kind]) for kind in kinds)
+    enough = quick or summary["acked"] >= BARS["acked"]
+    return 0 if whole and enough and not summary["failures"] and summary["restart_max_s"] <= BARS["restart_s"] else 1
+
+
+def plan_of(trials: dict[str, int]) -> list[tuple[str, int]]:
+    """All kills, with the kinds spread evenly."""
+    spread = [((n + 0.5) / count, kind, n) for kind, count in trials.items() for n in range(count)]
+    return [(kind, n) for _, kind, n in sorted(spread)]
+
+
+def strikes(root: Path, plan: list[tuple[str, int]], scale: Scale) -> Iterable[records.Record]:
+    """Carry out kills one after the other on one pool, which is filled first and has one whole snapshot."""
+    if not plan:
+        return
+    goal = int(1.1 * max(scale.capacities))
+    aim = Target(root, scale.rate, goal)
+    try:
+        capacity = scale.capacities[0]
+        aim.restart(capacity)
+        aim.wait(lambda: aim.progress.acked() >= goal, "full pool", FILL_S)
+        aim.ask_snapshot()
+        aim.wait(lambda: any(aim.place.snapshots.glob("snapshot-*")), "snapshot")
+        acked = 0
+        for kind, trial in plan:
+            rng = np.random.default_rng([SEED, KINDS.index(kind), trial])
+            if kind == "capacity":
+                capacity = scale.capacities[scale.capacities[0] == capacity]
+            record = {"kind": kind, "trial": trial, "capacity": capacity, **strike(aim, kind, capacity, rng, scale)}
+            now = aim.progress.acked()
+            yield {**record, "acked": now - acked, "date": provenance.stamp()}
+            acked = now
+            if not record["passed"]:
+                return  # what comes after a fault would count it again
+    finally:
+        aim.close()
+
+
+def strike(aim: Target, kind: str, capacity: int, rng: np.random.Generator, scale: Scale) -> records.Record:
+    """One kill, the audit of what it left, and the restart."""
+    verdict, hit, restart_s = Verdict(0, 0, 0, 0, ()), {}, None
+    try:
+        hit = hit_on(aim, kind, capacity, rng, scale)
+        verdict = target.audit(aim.place, aim.progress)
+        if kind == "snapshot":
+            verdict = merged(verdict, target.audit_snapshots(aim.place, aim.progress))
+        restart_s = round(aim.restart(capacity), 3)
+    except (ProcessFailed, HeadraceError) as error:
+        verdict = merged(
+            verdict, Verdict(0, 0, 0, 0, (str(error).replace(str(aim.place.root), "").replace(str(records.ROOT), ""),))
+        )
+    counts = {**asdict(verdict), "problems": list(verdict.problems)}
+    return {**hit, "restart_s": restart_s, **counts, "passed": verdict.passed}
+
+
+def hit_on(aim: Target, kind: str, capacity: int, rng: np.random.Generator, scale: Scale) -> dict[str, Any]:
+    """Kill the buffer at what ``kind`` says; how many tries that took, and how long after its beginning (s) the kill came."""
+    span = SPANS[kind] * (1 if kind == "load" else scale.capacities[0] / FULL.capacities[0])
+    for tries in range(1, TRIES + 1):
+        delay = float(rng.uniform(0, span))
+        if kind == "load":
+            time.sleep(delay)
+            aim.kill()
+            return {"delay_s": round(delay, 4), "tries": tries}
+        if kind == "snapshot":
+            half, begun = aim.place.writing, aim.ask_snapshot()
+        else:
+            aim.kill(signal.SIGTERM)
+            half, begun = aim.place.half_changed, aim.start(capacity)
+        aim.wait(partial(half, begun), f"begin of the {kind}")
+        time.sleep(delay)
+        aim.kill()
+        if half(0.0 if kind == "capacity" else begun):
+            return {"delay_s": round(delay, 4), "tries": tries}
+        if kind == "capacity":  # it was done: change back, and try again
+            aim.restart(*(c for c in scale.capacities if c != capacity))
+        else:
+            aim.restart(capacity)
+    raise ProcessFailed(f"no kill of {TRIES} came during the {kind}")
+
+
+def merged(one: Verdict, other: Verdict) -> Verdict:
+    """Two verdicts as one."""
+    counts = (getattr(one, name) + getattr(other, name) for name in ("lost", "duplicated", "corrupted", "phantom"))
+    return Verdict(*counts, (*one.problems, *other.problems))
+
+
+def selftest() -> dict[str, bool]:
+    """Whether the audit passes a good pool (``none``), and finds each sabotage of one."""
+    with SACReplayPool(3000, spec=numbered.SPEC) as pool:
+        for first, n in ((1, 1000), (1001, 2500), (3501, 700)):
+            for writer in range(writing.WRITERS):
+                pool.insert(numbered.block(writer, first, n), numbered.actor_id(writer), 1, first)
+        batch, counters, actors = pool.gather(np.arange(pool.tail, pool.head)), pool.counters(), pool.actors()
+    written = {(writer, 1): Written(4200, 4200) for writer in range(writing.WRITERS)}
+    rng = np.random.default_rng(SEED)
+    kinds = {kind: numbered.sabotage(batch, kind, rng) for kind in SABOTAGES}
+    found = {kind: not numbered.judge(numbered.collect([b], actors), written, counters).passed for kind, b in kinds.items()}
+    return {"none": numbered.judge(numbered.collect([batch], actors), written, counters).passed, **found}
+
+
+def said(record: records.Record) -> str:
+    """A kill in one line."""
+    counts = ", ".join(f"{name} {record[name]}" for name in ("acked", "lost", "duplicated", "corrupted", "phantom"))
+    verdict = "passed" if record["passed"] else f"FAILED: {' | '.join(record['problems'])}"
+    when = f"{record.get('delay_s')} s after its beginning (try {record.get('tries')}), back after {record['restart_s']} s"
+    return f"{record['kind']} {record['trial']}: {verdict}; {counts}; {when}"
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
