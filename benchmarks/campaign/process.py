@@ -21,7 +21,15 @@ TAIL_LINES = 12
 
 
 class ProcessFailed(Exception):
-    """A measured process ended with an error or ran past its deadline; the text holds its last lines."""
+    """A measured process ended with an error or ran past its deadline; the text holds its last lines.
+
+    Attributes:
+        code: its exit code; None when it did not end by itself.
+    """
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ def run(
     deadline_s: float,
     environment: Mapping[str, str] | None = None,
     watch: Callable[[int], None] | None = None,
+    cwd: Path = ROOT,
 ) -> Ended:
     """Run ``command`` to its end; Ctrl-C and the deadline end it in order first.
 
@@ -59,6 +68,7 @@ def run(
         deadline_s: longest time that it may take.
         environment: laid over this process's environment.
         watch: called with the pid every :data:`POLL_S` seconds.
+        cwd: its working directory.
 
     Raises:
         ProcessFailed: it exited with another code than 0, or took too long.
@@ -74,7 +84,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            cwd=ROOT,
+            cwd=cwd,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
@@ -90,7 +100,8 @@ def run(
             _end(child)
     ended = Ended(started, seconds, log)
     if child.returncode != 0:
-        raise ProcessFailed(f"exit code {child.returncode} after {seconds:.0f} s; last lines of {log.name}:\n{_tail(ended)}")
+        text = f"exit code {child.returncode} after {seconds:.0f} s; last lines of {log.name}:\n{_tail(ended)}"
+        raise ProcessFailed(text, child.returncode)
     return ended
 
 

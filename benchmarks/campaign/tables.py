@@ -8,6 +8,7 @@ from typing import Any
 
 from speed.table import TABLE
 
+from campaign.faults import MUTANTS
 from campaign.gate import FAILED, GATES, NOT_RUN, PAIRS, PASSED, UNFINISHED, Gate, Verdict, compare, judge, of_gate
 from campaign.intervals import failure_bound
 from campaign.killing import ROLES
@@ -41,14 +42,15 @@ def page(
     drawn: Sequence[str],
     pool: Records = (),
     kills: Records = (),
+    mutants: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
-        " `kills.py` and `pool.py` in `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills),
+        " `kills.py`, `pool.py` and `mutants.py` in `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool, kills, mutants),
         "## Learning gates",
         *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
         "## Beside other libraries",
@@ -61,12 +63,16 @@ def page(
         _kills(kills),
         "## Speed of the pool",
         *_speed(pool),
+        "## Planted faults",
+        _mutants(mutants),
         *_others(others),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def summary(gates: Records, peers: Records, survival: Records, pool: Records = (), kills: Records = ()) -> list[Line]:
+def summary(
+    gates: Records, peers: Records, survival: Records, pool: Records = (), kills: Records = (), mutants: Records = ()
+) -> list[Line]:
     """Every verdict."""
     lines = [_gate_line(name, judge(gate, gates), of_gate(gate, gates)) for name, gate in GATES.items()]
     for name, (ours, theirs) in PAIRS.items():
@@ -75,11 +81,12 @@ def summary(gates: Records, peers: Records, survival: Records, pool: Records = (
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [_survival_line(role, survival) for role in ROLES]
     lines.append(_kills_line(kills))
-    return lines + [_speed_line(name, pool) for name in TABLE]
+    lines += [_speed_line(name, pool) for name in TABLE]
+    return [*lines, _mutants_line(mutants)]
 
 
-def _summary_table(gates: Records, peers: Records, survival: Records, pool: Records, kills: Records) -> str:
-    lines = summary(gates, peers, survival, pool, kills)
+def _summary_table(*known: Records) -> str:
+    lines = summary(*known)
     rows = [(line.name, f"**{line.state}**", line.text or DASH, *_origin(line.records)) for line in lines]
     return table(("what", "verdict", "measured", "commits", "dates", "machine"), rows)
 
@@ -277,6 +284,25 @@ def _spread(value: float, spread: Mapping[str, float]) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _mutants_line(lines: Records) -> Line:
+    newest = latest(list(lines), "mutant")
+    own = tuple(newest[name,] for name in MUTANTS if (name,) in newest)
+    survivors = [r["mutant"] for r in own if not r["killed"]]
+    if not own:
+        return Line("planted faults", NOT_RUN, "", ())
+    text = f"{len(own) - len(survivors)} of {len(MUTANTS)} found by the tests"
+    text += f"; not found: {', '.join(survivors)}" if survivors else ""
+    return Line("planted faults", FAILED if survivors else PASSED if len(own) == len(MUTANTS) else UNFINISHED, text, own)
+
+
+def _mutants(lines: Records) -> str:
+    own = _mutants_line(lines).records
+    if not own:
+        return NOT_RUN
+    rows = [(r["mutant"], r["file"], r["by"] or "**survived**", r["seconds"], _commit(r), r["date"][:10]) for r in own]
+    return table(("fault", "in", "found by", "s", "commit", "date"), rows)
 
 
 def _others(others: Mapping[str, Records]) -> list[str]:

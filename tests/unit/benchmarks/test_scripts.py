@@ -19,7 +19,7 @@ def load(name):
     return module
 
 
-@pytest.mark.parametrize("name", ["gates", "kills", "peers", "peer_sb3", "pool", "report", "survival", "torn"])
+@pytest.mark.parametrize("name", ["gates", "kills", "mutants", "peers", "peer_sb3", "pool", "report", "survival", "torn"])
 def test_each_script_says_what_it_measures_how_long_it_takes_and_what_its_last_line_is(name):
     text = load(name).__doc__
     assert "How long" in text
@@ -66,6 +66,15 @@ def test_survival_repeats_a_failure_only_on_another_commit():
     assert script.pending(["buffer"], known, "a") == [("buffer", n) for n in range(2, 10)]
     assert script.pending(["buffer"], known, "b") == [("buffer", n) for n in range(1, 10)]
     assert script.pending(["actor", "buffer"], known, "a")[:2] == [("actor", 0), ("actor", 1)]
+
+
+def test_a_mutant_is_not_repeated_on_the_very_commit_of_its_record():
+    script = load("mutants")
+    record = {"mutant": "m", "killed": True, "commit": "a", "dirty": False}
+    assert script.finished([record], {"commit": "a", "dirty": False}) == {"m": record}
+    assert script.finished([record], {"commit": "b", "dirty": False}) == {}
+    assert script.finished([record], {"commit": "a", "dirty": True}) == {}
+    assert script.finished([{**record, "dirty": True}], {"commit": "a", "dirty": False}) == {}
 
 
 def test_the_peer_script_names_what_its_argument_lacks(monkeypatch, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from campaign import gate as gates
+from campaign.faults import MUTANTS
 from campaign.gate import GATES
 from campaign.tables import page, summary
 
@@ -84,3 +85,17 @@ def test_kills_are_summed_and_their_faults_and_slow_restarts_fail_them():
     text = page([], [], [], {}, [], kills=known)
     assert "| load | 60 | 1,200,000 | 0 | 0 | 0 | 0 | 0 | 0.80 | 0.80 | `abc123` |" in text
     assert "100 kills, 2,000,000 acknowledged rows: 0 lost, 0 duplicated, 0 corrupted, 0 phantom" in text
+
+
+def test_a_planted_fault_that_no_test_found_fails_and_is_named():
+    one, other = list(MUTANTS)[:2]
+    facts = {"file": "buffer/x.py", "seconds": 2.5, **ORIGIN}
+    found = {"mutant": one, "killed": True, "by": "tests/x.py::test_y", **facts}
+    missed = {"mutant": other, "killed": False, "by": "", **facts}
+    assert summary([], [], [], mutants=[found])[-1].state == gates.UNFINISHED
+    line = summary([], [], [], mutants=[found, missed])[-1]
+    assert (line.state, f"1 of {len(MUTANTS)} found by the tests; not found: {other}") == (gates.FAILED, line.text)
+    assert summary([], [], [], mutants=[{**found, "mutant": name} for name in MUTANTS])[-1].state == gates.PASSED
+    text = page([], [], [], {}, [], mutants=[found, missed])
+    assert "| tests/x.py::test_y | 2.5 |" in text
+    assert "| **survived** |" in text

@@ -1,0 +1,325 @@
+"""The planted faults, by name: what is replaced by what, and the narrowest tests that must notice."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+UNIT, PROTOCOL = "tests/unit/buffer", "tests/protocol"
+KILL = f"{UNIT}/test_pool_kill.py"
+SERVICE = f"{PROTOCOL}/test_service.py"
+
+
+def _mutant(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    paths = (t if "/" in t else f"{UNIT}/test_{t}.py" for t in tests)
+    return Mutant(name, f"buffer/{module}.py", old, new, tuple(paths))
+
+
+_ALL = (
+    # rows and frames in the rings
+    _mutant(
+        "next-is-row-plus-one",
+        "segment",
+        'column["next_obs"][slots] += frame_head',
+        'column["next_obs"][slots] = column["obs"][slots] + 1',
+        "pool",
+    ),
+    _mutant(
+        "view-ignores-tail",
+        "view",
+        "bad: Array = (ids < self.tail) | (ids >= head)",
+        "bad: Array = ids >= head",
+        "view",
+    ),
+    _mutant(
+        "view-ignores-amends",
+        "view",
+        "changing = amends != self._header[Field.AMENDS] or (amends & 1 and amends != self._stuck)",
+        "changing = False",
+        "view",
+    ),
+    _mutant(
+        "view-ignores-head", "view", "bad: Array = (ids < self.tail) | (ids >= head)", "bad: Array = ids < self.tail", "view"
+    ),
+    _mutant("view-ignores-new-owner", "view", "if changing or not self.is_current:", "if changing:", "view"),
+    _mutant(
+        "head-before-data",
+        "segment",
+        "self._fence()  # the tail is where it is, and then slots below it are written over",
+        "self._header[Field.HEAD] = head + n",
+        f"{KILL}::test_a_kill_at_any_line_of_an_insert_loses_nothing",
+    ),
+    _mutant(
+        "slot-keeps-columns-of-the-row-before",
+        "segment",
+        "mutable[slots] = rows[name][offset : offset + count] if name in self._fields else 0",
+        "mutable[slots] = rows[name][offset : offset + count] if name in self._fields else mutable[slots]",
+        "prioritised_pool",
+    ),
+    _mutant(
+        "discarded-rows-are-retired-again",
+        "segment",
+        'lost = tail - self.tail - np.count_nonzero(self.column("discarded", self.tail, tail))',
+        "lost = tail - self.tail",
+        "labels",
+    ),
+    _mutant("rows-outlive-their-frames", "store", "            segment.retire(floor)\n", "            pass\n", "pool"),
+    _mutant(
+        "next-frames-are-the-first",
+        "reader",
+        'next_obs = self._gather_frames(rows["next_obs"],',
+        'next_obs = self._gather_frames(rows["obs"],',
+        "pool",
+    ),
+    _mutant(
+        "wrapped-span-repeats-its-beginning",
+        "ring",
+        "Span(0, first, count - first)",
+        "Span(0, 0, count - first)",
+        "ring",
+    ),
+    _mutant(
+        "ring-without-slack",
+        "ring",
+        "max_frames, config.capacity + max_rows, frame_slots)",
+        "max_frames, config.capacity, frame_slots)",
+        "ring",
+    ),
+    # ledger and stamps
+    _mutant("duplicates-accepted", "store", "known = min(n, max(0, last + 1 - first_seq))", "known = 0", "pool"),
+    _mutant(
+        "table-changes-without-a-stamp",
+        "store",
+        "index = self.ledger.open(actor, stream)\n            self._stamp()",
+        "index = self.ledger.open(actor, stream)",
+        f"{KILL}::test_a_kill_at_any_line_of_an_insert_loses_nothing",
+    ),
+    _mutant(
+        "tail-passes-the-older-stamp",
+        "store",
+        "while tail > self.files.stamps.older:",
+        "while tail > self.files.stamps.newest:",
+        "pool",
+    ),
+    _mutant(
+        "newer-stamp-overwritten",
+        "stamps",
+        "copy = self._serial.index(min(self._serial))",
+        "copy = self._serial.index(max(self._serial))",
+        "stamps",
+    ),
+    _mutant(
+        "stamp-digest-not-checked",
+        "stamps",
+        "valid = hashlib.sha256(body).digest() == digest and tail <= stamp <= head",
+        "valid = tail <= stamp <= head",
+        "stamps",
+    ),
+    _mutant(
+        "closed-stream-opens-again",
+        "ledger",
+        "if len(streams) == STREAMS_PER_ACTOR and stream < min(streams):",
+        "if stream < 0:",
+        "ledger",
+    ),
+    _mutant(
+        "gaps-not-counted",
+        "ledger",
+        "self.lost_before += seq - streams[stream] - rows",
+        "self.lost_before += 0",
+        "ledger",
+    ),
+    # late labels
+    _mutant(
+        "label-without-journal",
+        "labels",
+        "            self._files.journal.write(serial, _encode(actor, label, counts))\n",
+        "",
+        f"{KILL}::test_a_kill_at_any_line_of_a_label_leaves_it_whole_or_absent",
+    ),
+    _mutant(
+        "amends-never-odd",
+        "labels",
+        "header[Field.AMENDS] = serial\n",
+        "header[Field.AMENDS] = serial + 1\n",
+        "labels",
+    ),
+    _mutant(
+        "journal-digest-not-checked",
+        "journal",
+        "return body[_HEAD.size :] if hashlib.sha256(body).digest() == self._buffer[:_DIGEST] else None",
+        "return body[_HEAD.size :]",
+        "journal",
+    ),
+    _mutant("outcome-column-not-read", "reader", 'rows["outcome"] = self._outcome.take(slots)', "pass", "labels"),
+    # indexes and samplers
+    _mutant("indexes-not-told-of-evictions", "store", "            self.indexes.retired(tail)\n", "", "set_sampler"),
+    _mutant("tombstones-not-told-of-evictions", "store", "            self.tombstones.retired(tail)\n", "", "labels"),
+    _mutant("tombstones-ignored", "sampler", "return Drawn(self._tombstones.step_over(ids))", "return Drawn(ids)", "labels"),
+    _mutant(
+        "step-onto-the-tombstone",
+        "tombstones",
+        'ids - self._gone, side="right")',
+        'ids - self._gone, side="left")',
+        "tombstones",
+    ),
+    _mutant("rows-twice-in-a-batch", "sampler", "if not (ordered[1:] == ordered[:-1]).any():", "if True:", "sampler"),
+    _mutant("leaf-of-zero-found", "sum_tree", "child = (sums > rest[:, None])", "child = (sums >= rest[:, None])", "sum_tree"),
+    _mutant(
+        "sums-moved-by-differences",
+        "sum_tree",
+        "above[nodes] = level.take(nodes, axis=0).sum(axis=1, dtype=np.float64)",
+        "above[nodes] = level.take(nodes, axis=0).sum(axis=1)",
+        "sum_tree",
+    ),
+    _mutant(
+        "stale-priority-accepted",
+        "priorities",
+        "fresh = (ids >= self._tail) & (self._tree.get(slots) > 0)",
+        "fresh = self._tree.get(slots) > 0",
+        "priorities",
+    ),
+    _mutant(
+        "priority-of-another-epoch-accepted",
+        "priorities",
+        "if epoch != self._header[Field.EPOCH]:",
+        "if epoch < 0:",
+        "priorities",
+    ),
+    _mutant(
+        "weights-not-normalised",
+        "priorities",
+        "weights = (leaves.min() / leaves) ** ",
+        "weights = (np.float32(self._tree.total / self._live) / leaves) ** ",
+        "priorities",
+    ),
+    _mutant(
+        "new-rows-not-at-the-maximum", "priorities", "np.copyto(values, self.maximum,", "np.copyto(values, 1.0,", "priorities"
+    ),
+    _mutant("half-human-is-human", "row_set", '2 * human > rows["steps"]', '2 * human >= rows["steps"]', "row_set"),
+    _mutant(
+        "one-row-too-many-is-newest",
+        "row_set",
+        "self._shrink(self._head - self.config.newest_rows)",
+        "self._shrink(self._head - self.config.newest_rows - 1)",
+        "row_set",
+    ),
+    _mutant("sets-share-a-row", "mix", "self._taken = np.union1d(self._taken, ids)", "pass", "mix"),
+    _mutant(
+        "remainder-not-carried",
+        "apportion",
+        "self._carry = [c + s * total - n for c, s, n in zip(self._carry, self.shares, counts, strict=True)]",
+        "pass",
+        "apportion",
+    ),
+    _mutant("first-task-favoured", "apportion", "start = bisect_right(keys, self._last)", "start = 0", "apportion"),
+    _mutant(
+        "weights-left-out-of-messages",
+        "drawing",
+        "weights = [d.weights for d in draws if d.weights is not None]",
+        "weights: list[np.ndarray] = []",
+        SERVICE,
+    ),
+    # snapshots, generations, power cuts
+    _mutant("snapshot-digest-not-checked", "snapshot", "if digest.hexdigest() != expected:", "if not expected:", "snapshot"),
+    _mutant(
+        "snapshot-named-before-it-is-whole",
+        "snapshot",
+        "    hidden.mkdir()\n    try:\n",
+        "    hidden.mkdir()\n    hidden.rename(final)\n    hidden.symlink_to(final)\n    try:\n",
+        f"{KILL}::test_a_kill_at_any_line_of_a_save_leaves_the_old_snapshot_or_the_new",
+    ),
+    _mutant(
+        "copy-ignores-evictions",
+        "capture",
+        "return same and (row == self._head or header.tail <= row)",
+        "return same",
+        "capture",
+    ),
+    _mutant(
+        "labels-leak-into-a-snapshot",
+        "capture",
+        "        self._undo_labels(arrays, low, high)\n",
+        "",
+        "capture",
+    ),
+    _mutant(
+        "generation-named-before-it-is-whole",
+        "store",
+        "        store.restore(Contents.of_store(self))\n",
+        '        body = {"spec": self.spec.to_dict(), "config": dump(config), **extra}\n'
+        "        generations.publish(folder, files.pool_id, body)\n"
+        "        store.restore(Contents.of_store(self))\n",
+        f"{KILL}::test_a_kill_at_any_line_of_a_capacity_change_loses_nothing",
+    ),
+    _mutant(
+        "record-before-its-data",
+        "durable",
+        "        for fd in self._data:\n            os.fdatasync(fd)\n",
+        "",
+        "durable",
+    ),
+    _mutant(
+        "durable-slots-written-over",
+        "durable",
+        "return head - self._row_slots <= self._tail and frame_head - self._frame_slots <= self._first_frame",
+        "return True",
+        "durable",
+    ),
+    # shards
+    _mutant(
+        "imported-numbers-not-compared",
+        "transfer",
+        "return all(pool.last_seq(actor,",
+        "return any(pool.last_seq(actor,",
+        "transfer",
+    ),
+    _mutant("seqs-of-shards-may-fall", "transfer", "last[(actor, stream)] = end - 1", "last[(actor, stream)] = 0", "transfer"),
+    _mutant("shard-digest-not-checked", "shards", "if found != shard.sha256:", "if not found:", "transfer"),
+    # pacing and the protocol
+    _mutant(
+        "minimum-fill-owes-updates",
+        "pacing",
+        "math.floor(self.config.ratio * (self.env_steps - self.config.min_fill))",
+        "math.floor(self.config.ratio * self.env_steps)",
+        f"{PROTOCOL}/test_pacing.py",
+    ),
+    _mutant(
+        "updates-refunded",
+        "service",
+        "allowed, offline = self.pacing.updates_allowed(), self.pacing.offline",
+        'allowed = self.pacing.owed - sum(c.demand.get_state()["delivered"] for c in self._clients.values())\n'
+        "        offline = self.pacing.offline",
+        SERVICE,
+    ),
+    _mutant(
+        "dead-actor-keeps-its-allowance",
+        "pacing",
+        "        self._accounts.pop(actor, None)\n",
+        "",
+        f"{PROTOCOL}/test_pacing.py",
+    ),
+    _mutant(
+        "quota-saved-up-for-a-burst",
+        "quota",
+        "self._credit = min(self._cap, self._credit + steps * (1 - self._share) / self._share)",
+        "self._credit += steps * (1 - self._share) / self._share",
+        f"{PROTOCOL}/test_quota.py",
+    ),
+    _mutant("credit-for-bytes-that-wait", "client", "free = self.taken - self.queued", "free = self.taken", "client"),
+    _mutant(
+        "demand-without-bound",
+        "demand",
+        "or draw.wanted > self._delivered + MAX_WANTED",
+        "",
+        SERVICE,
+    ),
+    _mutant(
+        "acknowledged-before-commit",
+        "service",
+        "head.seq, block))\n        return []",
+        "head.seq, block))\n        return [(client.session.peer, [encode(m.Ack(head.stream, head.seq + head.rows - 1))])]",
+        SERVICE,
+    ),
+    _mutant("fenced-learner-publishes", "service", "if publish.epoch != session.epoch:", "if publish.epoch < 0:", SERVICE),
+)
+MUTANTS = {mutant.name: mutant for mutant in _ALL}
