@@ -45,7 +45,8 @@ def test_the_first_steps_of_the_run_are_random_whoever_does_them():
     assert sum(v.random for v in second.values()) == 50
 
 
-def test_a_dead_actor_returns_what_it_did_not_deliver():
+@pytest.mark.parametrize("next_one", ["a", "b"])
+def test_a_dead_actor_returns_what_it_did_not_deliver(next_one):
     pacing = make(env_steps=200, min_fill=100, lead_steps=1000)
     pacing.join("a", executed=0, pending=0)
     assert pacing.allowances()["a"].granted == 200
@@ -53,8 +54,8 @@ def test_a_dead_actor_returns_what_it_did_not_deliver():
     pacing.accounted("a", 150)
     pacing.observe(150, 0)
     pacing.leave("a")
-    pacing.join("a", executed=0, pending=0)
-    assert pacing.allowances()["a"].granted == 50
+    pacing.join(next_one, executed=0, pending=0)
+    assert pacing.allowances()[next_one].granted == 50
 
 
 def test_a_reconnect_keeps_what_is_under_way():

@@ -132,6 +132,16 @@ def test_rows_are_acknowledged_after_commit_and_counted_once(buffer):
     assert buffer.service.totals.counters["rows_duplicate"] == 3
 
 
+def test_nothing_is_acknowledged_while_the_block_waits(buffer):
+    buffer.actor()
+    made = block((0,))
+    parts = block_parts(m.BlockHead(1, 1, made.n_rows, made.n_frames), made, SPEC)
+    waiting = buffer.service.receive(b"A", parts, buffer.now)
+    assert m.Ack not in [type(decode(answer[0])) for _, answer in waiting]
+    done = buffer.service.finish(*buffer.worker.run(buffer.service.take_work()), buffer.now)
+    assert m.Ack(1, 1) in [decode(answer[0]) for _, answer in done]
+
+
 def test_a_gap_is_taken_and_counted(buffer):
     buffer.actor()
     assert first(buffer.block(b"A", 11, 0), m.Ack) == m.Ack(1, 11)

@@ -284,6 +284,11 @@ def test_the_amend_counter_is_odd_only_while_rows_change(monkeypatch):
     assert header[Field.AMENDS] == 2
     pool.discard("a", 1, 1, 2)
     assert header[Field.AMENDS] == 4
+    seen = []
+    outcome = pool._store.files.columns["outcome"]
+    monkeypatch.setattr(pool._store._labels, "_fence", lambda: seen.append((header[Field.AMENDS], int(outcome[4]))))
+    pool.label("a", 1, 5, 5, 1)
+    assert (seen, header[Field.AMENDS]) == ([(5, 0), (5, 1)], 6)
 
 
 def test_nothing_can_be_said_about_a_discarded_row():

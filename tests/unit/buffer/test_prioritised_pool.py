@@ -67,6 +67,15 @@ def test_a_row_that_was_overwritten_between_sample_and_update_keeps_its_successo
     prove_pool(pool)
 
 
+def test_a_row_does_not_inherit_the_priority_of_the_row_whose_slot_it_takes():
+    pool, lane = make(4), Lane(SPEC, 1)
+    put(pool, lane, 4)
+    pool.update_priorities(np.arange(4), [0.25] * 4)
+    put(pool, lane, 9)
+    assert set(priorities(pool).values()) == {1.0}
+    prove_pool(pool)
+
+
 def test_rows_come_with_the_priority_that_their_actor_supplies():
     pool, lane = make(6, max_block_rows=2), Lane(SPEC, 1)
     put(pool, lane, 3, [5.0, 0.25, 7.0])

@@ -133,6 +133,17 @@ def test_a_known_actor_is_renamed_whole(tmp_path):
     prove_pool(there)
 
 
+def test_one_known_stream_renames_the_actor_with_all_its_streams(tmp_path):
+    spec = lane_spec()
+    pool, there = SACReplayPool(64, spec=spec), SACReplayPool(64, spec=spec)
+    for stream in (1, 2):
+        pool.insert(Lane(spec, 0).block(3), "arm", stream, 1)
+    there.insert(Lane(spec, 0).block(3), "arm", 2, 1)
+    export_pool(pool, tmp_path / "out")
+    assert import_pool(tmp_path / "out", there).renamed == {"arm": "arm@2"}
+    assert [(row["actor"], row["stream"]) for row in there.dump()] == [("arm", 2)] * 3 + [("arm@2", 1)] * 3 + [("arm@2", 2)] * 3
+
+
 def test_an_actor_that_goes_on_where_the_pool_stands_keeps_its_name(tmp_path):
     spec = lane_spec()
     lane, old, new = Lane(spec, 0), SACReplayPool(64, spec=spec), SACReplayPool(64, spec=spec)
