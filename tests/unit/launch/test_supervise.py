@@ -238,7 +238,7 @@ import os, signal, time
 from headrace.launch.leash import follow_parent
 {before}
 follow_parent(grace_s={grace_s})
-os.write(1, b"%d\n" % os.getpid())  # in one piece: two followers share the pipe
+os.write(1, b"%d\\n" % os.getpid())  # in one piece: two followers share the pipe
 time.sleep(600)
 """
 
