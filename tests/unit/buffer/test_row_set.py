@@ -113,6 +113,13 @@ def whole(n, **options):
     return s
 
 
+def test_the_newest_rows_are_as_many_as_declared():
+    s = whole(5, newest_rows=3)
+    assert s.ids().tolist() == [102, 103, 104]
+    s.committed(105, np.zeros(1, set_spec().row_dtype))
+    assert s.ids().tolist() == [103, 104, 105]
+
+
 def test_rows_are_equally_likely_whatever_was_removed_and_taken():
     s, rng = whole(60), np.random.default_rng(0)
     s.discarded(np.arange(100, 160, 3))

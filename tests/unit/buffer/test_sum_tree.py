@@ -89,6 +89,14 @@ def test_it_is_exact_after_ten_million_changes():
     assert tree.check_valid() == (True, "")
 
 
+def test_single_precision_leaves_have_double_precision_sums():
+    tree = SumTree(100)
+    tree.set(np.array([3, 5]), np.array([2**24, 1]))
+    assert tree.total == 2**24 + 1
+    tree.set_range(16, 18, np.array([2**24, 1]))
+    assert tree.total == 2**25 + 2
+
+
 def test_a_slot_named_twice_keeps_its_last_value():
     tree = SumTree(40)
     tree.set(np.array([5, 20, 5]), np.array([1.0, 2.0, 3.0]))
