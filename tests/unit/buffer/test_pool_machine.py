@@ -253,5 +253,5 @@ class SetsMachine(PoolMachine):
 
 
 for machine in (PoolMachine, PrioritisedMachine, SetsMachine):
-    machine.TestCase.settings = settings(max_examples=12, stateful_step_count=40, deadline=None, derandomize=True)
+    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None, derandomize=True)
 TestUniform, TestPrioritised, TestSets = PoolMachine.TestCase, PrioritisedMachine.TestCase, SetsMachine.TestCase
