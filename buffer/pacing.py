@@ -132,6 +132,8 @@ class Pacing:
         offline_updates: updates granted in the offline phase.
         drawable: whether the pool holds enough rows for a batch. While it does not, no one waits for the learner,
             neither in the offline phase nor at the end.
+        absent: whether actors that knew this run before the buffer was started again may still come back. Until then as
+            many steps as all may have had under way are kept for them, or the run would end beyond its goal.
     """
 
     def __init__(self, config: PacingConfig) -> None:
@@ -140,6 +142,7 @@ class Pacing:
         self.updates = 0
         self.offline_updates = 0
         self.drawable = True
+        self.absent = False
         self.quota = Quota(config.robot_share)
         self._accounts: dict[str, _Account] = {}
         self._turn = 0
@@ -256,6 +259,8 @@ class Pacing:
     def _limit(self) -> int:
         """Env steps that may be committed or under way before simulators wait."""
         limit, config = self._budget(), self.config
+        if self.absent:
+            limit -= self._lead()
         if self.offline and self.drawable:
             return min(limit, self.env_steps)
         filled = self.env_steps >= config.min_fill

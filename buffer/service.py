@@ -83,6 +83,9 @@ class Service:
             m.Goodbye: self._on_goodbye,
         }
         pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
+        self._awaited = set(watch.names) if totals.env_steps else set()  # actors of the buffer before this one
+        self._awaited_until: float | None = None
+        pacing.absent = bool(self._awaited)
 
     @property
     def totals(self) -> Totals:
@@ -157,6 +160,8 @@ class Service:
             window = spec.window if spec is not None else 1
             steps = {"executed": hello.executed, "pending": hello.pending, "lanes": hello.lanes}
             self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
+            self._awaited.discard(hello.id)
+            self.pacing.absent = bool(self._awaited)
         if hello.role == "learner":
             self.learner_done = False
         welcome = admission.welcome(session, self._network, spec, streams, self._totals.info)
@@ -372,6 +377,11 @@ class Service:
             else:
                 self.fleet.forget(session)
         self.watch.observe(self._totals, now)
+        if self._awaited_until is None:
+            self._awaited_until = now + self._network.lease_s  # who lives has spoken by then
+        if now >= self._awaited_until and self._awaited:
+            self._awaited.clear()
+            self.pacing.absent = False
         self._work.extend(self._later)
         self._later.clear()
         self._paused = False

@@ -59,6 +59,11 @@ class Watch:
         """Actor ids ever seen by this pool."""
         return len(self._actors)
 
+    @property
+    def names(self) -> list[str]:
+        """Those ids."""
+        return list(self._actors)
+
     def knows(self, actor: str) -> bool:
         """Whether the id was seen before."""
         return actor in self._actors

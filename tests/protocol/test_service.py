@@ -419,6 +419,45 @@ def test_a_restarted_buffer_tells_each_actor_where_it_stands(tmp_path):
     again.worker.close()
 
 
+def test_a_restarted_buffer_keeps_steps_for_actors_that_have_not_come_back(tmp_path):
+    options = {"env_steps": 20, "hold_actors": False, "lead_steps": 16}
+    buffer = Buffer(tmp_path, **options)
+    buffer.actor()
+    buffer.actor(b"B", "b", b"3")
+    buffer.block(b"A", 1, 0, 1)
+    buffer.block(b"B", 1, 0, 1)
+    buffer.worker.close()
+    again = Buffer(tmp_path, **options)
+    hello = m.Hello(1, "actor", "a", b"1", "host", 7, SPEC.to_dict(), executed=2)
+    again.say(b"A", hello)
+    granted = {to: state.granted for to, state in again.tick(0.6) if isinstance(state, m.State)}
+    assert granted == {b"A": 2}  # 16 steps are left, and b may have as many under way
+    hello = m.Hello(1, "actor", "b", b"3", "host", 7, SPEC.to_dict(), executed=9, pending=7)
+    again.say(b"B", hello)
+    granted = {to: state.granted for to, state in again.tick(0.6) if isinstance(state, m.State)}
+    assert granted[b"A"] - 2 + granted[b"B"] - 2 == 16
+    again.worker.close()
+
+
+def test_an_actor_that_stays_away_is_waited_for_one_lease(tmp_path):
+    options = {"env_steps": 20, "hold_actors": False, "lead_steps": 16}
+    buffer = Buffer(tmp_path, **options)
+    buffer.actor()
+    buffer.actor(b"B", "b", b"3")
+    buffer.block(b"A", 1, 0, 1)
+    buffer.block(b"B", 1, 0, 1)
+    buffer.worker.close()
+    again = Buffer(tmp_path, **options)
+    again.say(b"A", m.Hello(1, "actor", "a", b"1", "host", 7, SPEC.to_dict(), executed=2))
+    again.tick(0.6)
+    again.say(b"A", m.Pulse(2, 2))
+    again.tick(4.0)
+    again.say(b"A", m.Pulse(2, 2))
+    granted = {to: state.granted for to, state in again.tick(1.5) if isinstance(state, m.State)}
+    assert granted[b"A"] == 2 + 16
+    again.worker.close()
+
+
 def publish(buffer, peer, epoch, step):
     weights = WeightSet(Version("l", epoch, step), {"type": "mlp"}, {"w": np.full(3, step, np.float32)})
     return buffer.say(peer, m.Publish(epoch, step), weights.pack())
