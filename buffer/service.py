@@ -85,7 +85,6 @@ class Service:
         pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
         self._awaited = set(watch.names) if totals.env_steps else set()  # actors of the buffer before this one
         self._awaited_until: float | None = None
-        pacing.absent = bool(self._awaited)
 
     @property
     def totals(self) -> Totals:

@@ -419,15 +419,20 @@ def test_a_restarted_buffer_tells_each_actor_where_it_stands(tmp_path):
     again.worker.close()
 
 
-def test_a_restarted_buffer_keeps_steps_for_actors_that_have_not_come_back(tmp_path):
+def restarted_near_the_goal(directory):
+    """A buffer that knows two actors, 16 env steps before the end, with a lead of 16."""
     options = {"env_steps": 20, "hold_actors": False, "lead_steps": 16}
-    buffer = Buffer(tmp_path, **options)
+    buffer = Buffer(directory, **options)
     buffer.actor()
     buffer.actor(b"B", "b", b"3")
     buffer.block(b"A", 1, 0, 1)
     buffer.block(b"B", 1, 0, 1)
     buffer.worker.close()
-    again = Buffer(tmp_path, **options)
+    return Buffer(directory, **options)
+
+
+def test_a_restarted_buffer_keeps_steps_for_actors_that_have_not_come_back(tmp_path):
+    again = restarted_near_the_goal(tmp_path)
     hello = m.Hello(1, "actor", "a", b"1", "host", 7, SPEC.to_dict(), executed=2)
     again.say(b"A", hello)
     granted = {to: state.granted for to, state in again.tick(0.6) if isinstance(state, m.State)}
@@ -440,14 +445,7 @@ def test_a_restarted_buffer_keeps_steps_for_actors_that_have_not_come_back(tmp_p
 
 
 def test_an_actor_that_stays_away_is_waited_for_one_lease(tmp_path):
-    options = {"env_steps": 20, "hold_actors": False, "lead_steps": 16}
-    buffer = Buffer(tmp_path, **options)
-    buffer.actor()
-    buffer.actor(b"B", "b", b"3")
-    buffer.block(b"A", 1, 0, 1)
-    buffer.block(b"B", 1, 0, 1)
-    buffer.worker.close()
-    again = Buffer(tmp_path, **options)
+    again = restarted_near_the_goal(tmp_path)
     again.say(b"A", m.Hello(1, "actor", "a", b"1", "host", 7, SPEC.to_dict(), executed=2))
     again.tick(0.6)
     again.say(b"A", m.Pulse(2, 2))
