@@ -19,13 +19,14 @@ import zmq
 
 from headrace.buffer import generations, snapshot
 from headrace.buffer.backups import Backups
+from headrace.buffer.board import Out
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.service import Out, Service
+from headrace.buffer.service import Service
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals

@@ -6,36 +6,39 @@
     tick(now)                   leases, heartbeats, allowances, the end of the run
 
 What is wrong is counted by reason in ``refused``; strangers get no answer but, for a well-formed message that
-needs a session, a request to say hello.
+needs a session, a request to say hello. Rows, batches and weights are the business of :class:`Intake`, :class:`Demands` and
+:class:`WeightExchange`; sessions, time and the run are decided here.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from headrace.buffer import admission
+from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
+from headrace.buffer.board import Board, Out
 from headrace.buffer.client import Client
+from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import Fleet
+from headrace.buffer.intake import Intake
 from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.status import Watch
+from headrace.buffer.weight_exchange import WeightExchange
 from headrace.buffer.worker import Amend, Done, Insert, Open, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
-from headrace.common.weights import Version
 from headrace.common.wire import messages as m
-from headrace.common.wire.batches import parse_rate
-from headrace.common.wire.codec import Frame, Parts, decode, encode, parse_block, parse_label, take_array
+from headrace.common.wire.codec import Frame, Parts, decode, encode, take_array
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.network import NetworkConfig
 
 LOG = logging.getLogger(__name__)
-Out = tuple[bytes, Parts]
 
 
 class Service:
@@ -52,44 +55,50 @@ class Service:
         most_actors: int,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
-        self.refused: Counter[str] = Counter()
-        self.rejected: Counter[str] = Counter()
         self.learner_done = False
         self.stopping = ""
         self.backups: Backups | None = None
         self._network = network
-        self._read_shelf = read_shelf
         self._most_actors = most_actors
-        self._totals = totals
+        self._board = Board(totals)
+        self._intake = Intake(self._board, pacing, watch)
+        self._demands = Demands(self._board, pacing)
+        self._weights = WeightExchange(self._board, read_shelf, network.fragment_bytes)
         self._opening = False
-        self._batch_size = 0  # also of a learner that has left: whether its batches can be drawn decides over the end
         self._clients: dict[bytes, Client] = {}
-        self._work: deque[Work] = deque()
-        self._later: list[Again] = []  # too few rows are live now
-        self._short = self._paused = False  # the last draw found too few rows; and it is not the time to try again
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
-            m.BlockHead: self._on_block,
+            m.BlockHead: self._intake.block,
             m.Pulse: self._on_pulse,
-            m.Draw: self._on_draw,
-            m.Redraw: self._on_draw,
-            m.Rate: self._on_rate,
+            m.LabelHead: self._intake.label,
+            m.Draw: self._demands.ask,
+            m.Redraw: self._demands.ask,
+            m.Rate: self._demands.rate,
             m.WeightsGet: self._on_weights_get,
-            m.Publish: self._on_publish,
-            m.LabelHead: self._on_label,
+            m.Publish: self._weights.publish,
             m.EpisodeEnd: self._on_episode_end,
             m.Evaluation: self._on_evaluation,
             m.Query: self._on_query,
             m.Goodbye: self._on_goodbye,
         }
         pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
-        self._awaited = set(watch.names) if totals.env_steps else set()  # actors of the buffer before this one
-        self._awaited_until: float | None = None
+        # of the buffer before this one
+        self._awaited = Awaited(pacing, watch.names if totals.env_steps else [], network.lease_s)
 
     @property
     def totals(self) -> Totals:
         """The pool's counters as of the last finished work."""
-        return self._totals
+        return self._board.totals
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Messages that were not accepted, by reason."""
+        return self._board.refused
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """Rows that may not enter the pool, by reason."""
+        return self._intake.rejected
 
     @property
     def is_empty(self) -> bool:
@@ -101,13 +110,13 @@ class Service:
         """``offline``, ``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
         if self.stopping:
             return "stopping"
-        if self.pacing.finished and (self.learner_done or self._totals.updates + self.pacing.owed == 0):
+        if self.pacing.finished and (self.learner_done or self.totals.updates + self.pacing.owed == 0):
             return "done"
         if self.pacing.offline:
             return "offline"
         if self.pacing.collected:
             return "finishing"
-        if self._totals.env_steps == 0:
+        if self.totals.env_steps == 0:
             return "waiting"
         return "training" if self.pacing.owed > 0 and self.pacing.drawable else "filling"
 
@@ -118,9 +127,9 @@ class Service:
         try:
             return self._receive(peer, parts, now)
         except WireError as error:
-            self.refused[error.reason] += 1
+            self._board.refuse(error.reason)
         except Exception:  # a defect of ours that one peer's bytes have found must not stop the others
-            self.refused["defect"] += 1
+            self._board.refuse("defect")
             LOG.exception("a message of %d frames was dropped by a defect", len(parts))
         return []
 
@@ -146,24 +155,23 @@ class Service:
         answer = self._refusal(hello) or self.fleet.hello(peer, hello, now)
         if isinstance(answer, m.Refused):
             if answer not in admission.WAIT:
-                self.refused[answer.reason] += 1
+                self._board.refuse(answer.reason)
             return [(peer, [encode(answer)])]
         session, old = answer
         if old is not None:
             self._clients.pop(old.peer, None)
         client = self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
-        spec = self._totals.spec
+        spec = self.totals.spec
         streams: tuple[tuple[int, int], ...] = ()
         if hello.role == "actor":
             streams = self.watch.streams(hello.id)
             window = spec.window if spec is not None else 1
             steps = {"executed": hello.executed, "pending": hello.pending, "lanes": hello.lanes}
             self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
-            self._awaited.discard(hello.id)
-            self.pacing.absent = bool(self._awaited)
+            self._awaited.returned(hello.id)
         if hello.role == "learner":
             self.learner_done = False
-        welcome = admission.welcome(session, self._network, spec, streams, self._totals.info)
+        welcome = admission.welcome(session, self._network, spec, streams, self.totals.info)
         return [(peer, [encode(welcome)]), self._state(client, now)]
 
     def _refusal(self, hello: m.Hello) -> m.Refused | None:
@@ -172,11 +180,11 @@ class Service:
         refused = admission.refuse_role(hello)
         if refused is None and hello.role == "actor" and not self.watch.knows(hello.id):
             refused = admission.refuse_actor(self.watch.actors, self._most_actors)
-        spec = refused or admission.compare_specs(hello, self._totals.spec)
+        spec = refused or admission.compare_specs(hello, self.totals.spec)
         if isinstance(spec, TransitionSpec):
             if not self._opening:
                 self._opening = True
-                self._work.append(Open(spec))
+                self._board.work.append(Open(spec))
             return admission.OPENING
         return spec
 
@@ -191,68 +199,14 @@ class Service:
             raise WireError("fragment", f"{type(message).__name__} does not travel in parts")
         return self._handle(client, message, list(parts[1:]), now)
 
-    def _on_block(self, client: Client, head: m.BlockHead, frames: list[Frame], now: float) -> list[Out]:
-        spec = self._totals.spec
-        if client.session.role != "actor" or spec is None:
-            raise WireError("direction", "only actors send blocks")
-        if head.rows < 1 or head.seq < 1 or head.seq + head.rows >= 1 << 63:
-            raise WireError("malformed", f"block of {head.rows} rows at seq {head.seq}")
-        block = parse_block(head, frames, spec)
-        client.queued += block.nbytes
-        self._work.append(Insert(client.session.peer, client.session.id, head.stream, head.seq, block))
-        return []
-
-    def _on_label(self, client: Client, head: m.LabelHead, frames: list[Frame], now: float) -> list[Out]:
-        spec = self._totals.spec
-        if client.session.role != "actor" or spec is None:
-            raise WireError("direction", "only actors label rows, and only their own")
-        work = Amend(client.session.peer, client.session.id, head.number, parse_label(head, frames, spec))
-        client.queued += work.nbytes
-        self._work.append(work)
-        return []
-
     def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "actor":
             self.pacing.settled(client.session.id, pulse.settled)
         self.watch.pulse(client.session, pulse, now)
         return []
 
-    def _on_draw(self, client: Client, draw: m.Draw | m.Redraw, frames: list[Frame], now: float) -> list[Out]:
-        if client.session.role != "learner":
-            raise WireError("direction", "only learners draw")
-        if isinstance(draw, m.Draw):
-            client.demand.ask(draw)
-        else:
-            self._work.append(client.demand.again(client.session.peer, draw))
-        return []
-
-    def _on_rate(self, client: Client, head: m.Rate, frames: list[Frame], now: float) -> list[Out]:
-        if client.session.role != "learner":
-            raise WireError("direction", "only learners rate rows")
-        work = Update(client.session.peer, head.pool_epoch, *parse_rate(head, frames))
-        client.queued += work.nbytes
-        self._work.append(work)
-        return []
-
     def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
-        data = self._read_shelf((get.epoch, get.step), get.offset, min(get.length, self._network.fragment_bytes))
-        if data is None:
-            return [self._state(client, now)]  # a newer version has replaced it: say which
-        part = m.WeightsPart(get.epoch, get.step, get.offset, self._totals.shelf_bytes)
-        return [(client.session.peer, [encode(part), data])]
-
-    def _on_publish(self, client: Client, publish: m.Publish, frames: list[Frame], now: float) -> list[Out]:
-        session = client.session
-        if session.role != "learner" or len(frames) != 1:
-            raise WireError("direction", "only learners publish, one frame each")
-        if publish.epoch != session.epoch:
-            self.refused["stale"] += 1
-            answer = m.Published(publish.epoch, publish.step, "stale", f"this learner's epoch is {session.epoch}")
-            return [(session.peer, [encode(answer)])]
-        version = Version(session.id, publish.epoch, publish.step)
-        client.queued += len(frames[0])
-        self._work.append(Shelve(session.peer, version, bytes(frames[0])))
-        return []
+        return self._weights.fetch(client, get) or [self._state(client, now)]  # a newer version has replaced it: say which
 
     def _on_episode_end(self, client: Client, end: m.EpisodeEnd, frames: list[Frame], now: float) -> list[Out]:
         self.watch.episode(client.session, end)
@@ -293,76 +247,42 @@ class Service:
 
     def take_work(self) -> list[Work]:
         """Queued work, with the draws that pacing allows now; empty when there is none."""
-        work = list(self._work)
-        self._work.clear()
-        totals = self._totals
-        self._batch_size = max((c.demand.batch_size for c in self._clients.values()), default=0) or self._batch_size
-        self.pacing.drawable = not self._short and totals.drawable >= self._batch_size
-        allowed, offline = self.pacing.updates_allowed(), self.pacing.offline
-        allowed -= sum(c.demand.drawing for c in self._clients.values())  # the phase ends only when they are granted
-        for client in () if self._paused else self._clients.values():
-            draw = client.demand.work(client.session.peer, allowed, totals.drawable, totals.spec, offline=offline)
-            if draw is not None:
-                work.append(draw)
-                allowed -= draw.batches
-        return work
+        work = list(self._board.work)
+        self._board.work.clear()
+        return work + self._demands.draws(self._clients.values())
 
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
         """Answer finished work."""
-        before = self._totals.version
-        self._totals = totals
+        before = self.totals.version
+        self._board.totals = totals
         self.pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
         out: list[Out] = []
-        acks: dict[tuple[bytes, int], int] = {}
         for d in done:
-            work = d.work
-            if isinstance(work, (Insert, Shelve, Update, Amend)) and (client := self._clients.get(work.peer)) is not None:
-                client.queued -= work.nbytes
-                out.extend(self._credit(client, self._network.credit_bytes // 8))
-            if isinstance(work, Insert):
-                out.extend(self._inserted(work, d, acks))
-            elif isinstance(work, (Draw, Again)):
-                out.extend(self._drawn(work, d))
-            elif isinstance(work, Update):
-                self.refused.update([d.reason] if d.reason else [])
-            elif isinstance(work, Shelve):
-                answer = m.Published(work.version.epoch, work.version.step, d.reason, d.detail)
-                out.append((work.peer, [encode(answer)]))
-                self.refused.update([f"publish-{d.reason}"] if d.reason else [])
-            elif isinstance(work, Amend):
-                self.refused.update([f"label-{d.reason}"] if d.reason else [])
-                labelled = m.Labelled(work.number, d.labelled.rows, d.labelled.gone, d.reason, _printable(d.detail))
-                out.append((work.peer, [encode(labelled)]))
-        out.extend((peer, [encode(m.Ack(stream, seq))]) for (peer, stream), seq in acks.items())
+            out.extend(self._answer(d))
+        out.extend(self._intake.acks())
         if totals.version != before:
             self.watch.published(totals.version, now)
             out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in ("actor", "evaluator"))
         out.extend(self._share(now, urgent=True))
         return out
 
-    def _inserted(self, work: Insert, done: Done, acks: dict[tuple[bytes, int], int]) -> list[Out]:
-        if done.reason:
-            return []  # neither committed nor passed over, so not acknowledged either
-        last = work.seq + work.block.n_rows - 1
-        self.pacing.accounted(work.actor, done.steps)
-        self.watch.cursor(work.actor, work.stream, last)
-        acks[work.peer, work.stream] = max(last, acks.get((work.peer, work.stream), 0))
-        rejects = []
-        for r in done.refused:
-            self.rejected[r.reason] += r.last - r.first + 1
-            rejects.append(m.Reject(work.stream, r.first, r.last, r.reason[:32], _printable(r.detail)[:256]))
-        return [(work.peer, [encode(reject)]) for reject in rejects]
-
-    def _drawn(self, work: Draw | Again, done: Done) -> list[Out]:
-        client = self._clients.get(work.peer)
-        if client is not None and done.reason and isinstance(work, Again):
-            self._later.append(work)
-            return []
-        if isinstance(work, Draw):
-            self._short = self._paused = bool(done.reason)
-        if client is not None:
-            client.demand.done(work, done.batches)
-        return [(work.peer, parts) for parts in done.parts]
+    def _answer(self, done: Done) -> list[Out]:
+        work = done.work
+        out: list[Out] = []
+        if isinstance(work, (Insert, Shelve, Update, Amend)) and (client := self._clients.get(work.peer)) is not None:
+            client.queued -= work.nbytes
+            out = self._credit(client, self._network.credit_bytes // 8)
+        if isinstance(work, Insert):
+            out += self._intake.inserted(work, done)
+        elif isinstance(work, Amend):
+            out += self._intake.amended(work, done)
+        elif isinstance(work, (Draw, Again)):
+            out += self._demands.drawn(self._clients.get(work.peer), work, done)
+        elif isinstance(work, Update):
+            self._demands.rated(done)
+        elif isinstance(work, Shelve):
+            out += self._weights.shelved(work, done)
+        return out
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -375,15 +295,9 @@ class Service:
                 self._end(client)
             else:
                 self.fleet.forget(session)
-        self.watch.observe(self._totals, now)
-        if self._awaited_until is None:
-            self._awaited_until = now + self._network.lease_s  # who lives has spoken by then
-        if now >= self._awaited_until and self._awaited:
-            self._awaited.clear()
-            self.pacing.absent = False
-        self._work.extend(self._later)
-        self._later.clear()
-        self._paused = False
+        self.watch.observe(self.totals, now)
+        self._awaited.tick(now)
+        self._demands.tick()
         out = self._share(now, urgent=False)
         for client in self._clients.values():
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:
@@ -411,7 +325,7 @@ class Service:
 
     def _state(self, client: Client, now: float) -> Out:
         client.state_at = now
-        version, allowance = self._totals.version, client.allowance
+        version, allowance = self.totals.version, client.allowance
         report = self.watch.summary(self, now) if client.session.role == "learner" else None
         state = m.State(
             version.learner,
@@ -421,11 +335,7 @@ class Service:
             allowance.random,
             allowance.final,
             self.phase,
-            self._totals.env_steps,
+            self.totals.env_steps,
             report,
         )
         return client.session.peer, [encode(state)]
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

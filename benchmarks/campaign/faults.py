@@ -6,7 +6,7 @@ from campaign.planting import Mutant
 
 UNIT, PROTOCOL = "tests/unit/buffer", "tests/protocol"
 KILL = f"{UNIT}/test_pool_kill.py"
-SERVICE = f"{PROTOCOL}/test_service.py"
+DEMANDS, INTAKE = f"{PROTOCOL}/test_demands.py", f"{PROTOCOL}/test_intake.py"
 
 
 def _mutant(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
@@ -224,7 +224,7 @@ _ALL = (
         "drawing",
         "weights = [d.weights for d in draws if d.weights is not None]",
         "weights: list[np.ndarray] = []",
-        SERVICE,
+        DEMANDS,
     ),
     # snapshots, generations, power cuts
     _mutant("snapshot-digest-not-checked", "snapshot", "if digest.hexdigest() != expected:", "if not expected:", "snapshot"),
@@ -292,11 +292,11 @@ _ALL = (
     ),
     _mutant(
         "updates-refunded",
-        "service",
-        "allowed, offline = self.pacing.updates_allowed(), self.pacing.offline",
-        'allowed = self.pacing.owed - sum(c.demand.get_state()["delivered"] for c in self._clients.values())\n'
-        "        offline = self.pacing.offline",
-        SERVICE,
+        "demands",
+        "allowed, offline = self._pacing.updates_allowed(), self._pacing.offline",
+        'allowed = self._pacing.owed - sum(c.demand.get_state()["delivered"] for c in clients)\n'
+        "        offline = self._pacing.offline",
+        f"{PROTOCOL}/test_restart.py",
     ),
     _mutant(
         "dead-actor-keeps-its-allowance",
@@ -318,15 +318,21 @@ _ALL = (
         "demand",
         "or draw.wanted > self._delivered + MAX_WANTED",
         "",
-        SERVICE,
+        DEMANDS,
     ),
     _mutant(
         "acknowledged-before-commit",
-        "service",
+        "intake",
         "head.seq, block))\n        return []",
         "head.seq, block))\n        return [(client.session.peer, [encode(m.Ack(head.stream, head.seq + head.rows - 1))])]",
-        SERVICE,
+        INTAKE,
     ),
-    _mutant("fenced-learner-publishes", "service", "if publish.epoch != session.epoch:", "if publish.epoch < 0:", SERVICE),
+    _mutant(
+        "fenced-learner-publishes",
+        "weight_exchange",
+        "if publish.epoch != session.epoch:",
+        "if publish.epoch < 0:",
+        f"{PROTOCOL}/test_weight_exchange.py",
+    ),
 )
 MUTANTS = {mutant.name: mutant for mutant in _ALL}

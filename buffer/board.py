@@ -1,0 +1,35 @@
+"""The board: what the parts of one buffer's service share."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from headrace.buffer.worker import Totals, Work
+from headrace.common.wire.codec import Parts
+
+Out = tuple[bytes, Parts]  # a peer, and a message for it
+
+
+@dataclass
+class Board:
+    """What the parts of one service share.
+
+    Attributes:
+        totals: the pool's counters as of the last finished work.
+        work: waits for the pool's thread.
+        refused: messages and requests that were not accepted, by reason.
+    """
+
+    totals: Totals
+    work: deque[Work] = field(default_factory=deque)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def refuse(self, reason: str) -> None:
+        """Count a refusal."""
+        self.refused[reason] += 1
+
+
+def printable(text: str) -> str:
+    """``text`` as a message may carry it."""
+    return "".join(c if c.isprintable() else "?" for c in text)

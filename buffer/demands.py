@@ -1,0 +1,81 @@
+"""The demands of all learners: what the pool's thread is to draw for them as far as pacing allows, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from headrace.buffer.board import Board, Out
+from headrace.buffer.client import Client
+from headrace.buffer.drawing import Again, Draw
+from headrace.buffer.pacing import Pacing
+from headrace.buffer.worker import Done, Update
+from headrace.common.errors import WireError
+from headrace.common.wire import messages as m
+from headrace.common.wire.batches import parse_rate
+from headrace.common.wire.codec import Frame
+
+
+class Demands:
+    """Draws, redraws and ratings of learners."""
+
+    def __init__(self, board: Board, pacing: Pacing) -> None:
+        self._board, self._pacing = board, pacing
+        self._batch_size = 0  # also of a learner that has left: whether its batches can be drawn decides over the end
+        self._later: list[Again] = []  # too few rows are live now
+        self._short = self._paused = False  # the last draw found too few rows; and it is not the time to try again
+
+    def ask(self, client: Client, draw: m.Draw | m.Redraw, frames: Sequence[Frame], now: float) -> list[Out]:
+        """Take a demand; raises :class:`WireError`."""
+        if client.session.role != "learner":
+            raise WireError("direction", "only learners draw")
+        if isinstance(draw, m.Draw):
+            client.demand.ask(draw)
+        else:
+            self._board.work.append(client.demand.again(client.session.peer, draw))
+        return []
+
+    def rate(self, client: Client, head: m.Rate, frames: Sequence[Frame], now: float) -> list[Out]:
+        """Take ratings of drawn rows; raises :class:`WireError`."""
+        if client.session.role != "learner":
+            raise WireError("direction", "only learners rate rows")
+        work = Update(client.session.peer, head.pool_epoch, *parse_rate(head, frames))
+        client.queued += work.nbytes
+        self._board.work.append(work)
+        return []
+
+    def draws(self, clients: Collection[Client]) -> list[Draw]:
+        """The draws that pacing allows now."""
+        totals = self._board.totals
+        out: list[Draw] = []
+        self._batch_size = max((c.demand.batch_size for c in clients), default=0) or self._batch_size
+        self._pacing.drawable = not self._short and totals.drawable >= self._batch_size
+        allowed, offline = self._pacing.updates_allowed(), self._pacing.offline
+        allowed -= sum(c.demand.drawing for c in clients)  # the phase ends only when they are granted
+        for client in () if self._paused else clients:
+            draw = client.demand.work(client.session.peer, allowed, totals.drawable, totals.spec, offline=offline)
+            if draw is not None:
+                out.append(draw)
+                allowed -= draw.batches
+        return out
+
+    def drawn(self, client: Client | None, work: Draw | Again, done: Done) -> list[Out]:
+        """What a draw has brought; ``client`` is none when it has left meanwhile."""
+        if client is not None and done.reason and isinstance(work, Again):
+            self._later.append(work)
+            return []
+        if isinstance(work, Draw):
+            self._short = self._paused = bool(done.reason)
+        if client is not None:
+            client.demand.done(work, done.batches)
+        return [(work.peer, parts) for parts in done.parts]
+
+    def rated(self, done: Done) -> None:
+        """Count ratings that were refused."""
+        if done.reason:
+            self._board.refuse(done.reason)
+
+    def tick(self) -> None:
+        """Try again what found too few rows."""
+        self._board.work.extend(self._later)
+        self._later.clear()
+        self._paused = False

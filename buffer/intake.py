@@ -1,0 +1,76 @@
+"""The intake: rows of actors and what they say about them later, queued for the pool's thread and answered when it is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from headrace.buffer.board import Board, Out, printable
+from headrace.buffer.client import Client
+from headrace.buffer.pacing import Pacing
+from headrace.buffer.status import Watch
+from headrace.buffer.worker import Amend, Done, Insert
+from headrace.common.errors import WireError
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import Frame, encode, parse_block, parse_label
+
+
+class Intake:
+    """Blocks and labels; acks are gathered over a round of work, since they are cumulative.
+
+    Attributes:
+        rejected: rows that may not enter the pool, by reason.
+    """
+
+    def __init__(self, board: Board, pacing: Pacing, watch: Watch) -> None:
+        self._board, self._pacing, self._watch = board, pacing, watch
+        self.rejected: Counter[str] = Counter()
+        self._acks: dict[tuple[bytes, int], int] = {}
+
+    def block(self, client: Client, head: m.BlockHead, frames: Sequence[Frame], now: float) -> list[Out]:
+        """Take a block; raises :class:`WireError`."""
+        spec = self._board.totals.spec
+        if client.session.role != "actor" or spec is None:
+            raise WireError("direction", "only actors send blocks")
+        if head.rows < 1 or head.seq < 1 or head.seq + head.rows >= 1 << 63:
+            raise WireError("malformed", f"block of {head.rows} rows at seq {head.seq}")
+        block = parse_block(head, frames, spec)
+        client.queued += block.nbytes
+        self._board.work.append(Insert(client.session.peer, client.session.id, head.stream, head.seq, block))
+        return []
+
+    def label(self, client: Client, head: m.LabelHead, frames: Sequence[Frame], now: float) -> list[Out]:
+        """Take a label; raises :class:`WireError`."""
+        spec = self._board.totals.spec
+        if client.session.role != "actor" or spec is None:
+            raise WireError("direction", "only actors label rows, and only their own")
+        work = Amend(client.session.peer, client.session.id, head.number, parse_label(head, frames, spec))
+        client.queued += work.nbytes
+        self._board.work.append(work)
+        return []
+
+    def inserted(self, work: Insert, done: Done) -> list[Out]:
+        """Note the ack of a block, and answer for the rows of it that may not enter."""
+        if done.reason:
+            return []  # neither committed nor passed over, so not acknowledged either
+        last = work.seq + work.block.n_rows - 1
+        self._pacing.accounted(work.actor, done.steps)
+        self._watch.cursor(work.actor, work.stream, last)
+        self._acks[work.peer, work.stream] = max(last, self._acks.get((work.peer, work.stream), 0))
+        rejects = []
+        for r in done.refused:
+            self.rejected[r.reason] += r.last - r.first + 1
+            rejects.append(m.Reject(work.stream, r.first, r.last, r.reason[:32], printable(r.detail)[:256]))
+        return [(work.peer, [encode(reject)]) for reject in rejects]
+
+    def amended(self, work: Amend, done: Done) -> list[Out]:
+        """Answer a label."""
+        if done.reason:
+            self._board.refuse(f"label-{done.reason}")
+        labelled = m.Labelled(work.number, done.labelled.rows, done.labelled.gone, done.reason, printable(done.detail))
+        return [(work.peer, [encode(labelled)])]
+
+    def acks(self) -> list[Out]:
+        """The acks of this round, behind everything else that it answers."""
+        acks, self._acks = self._acks, {}
+        return [(peer, [encode(m.Ack(stream, seq))]) for (peer, stream), seq in acks.items()]
