@@ -1,42 +1,32 @@
-"""``SACReplayPool``: the pool as everyone sees it. One lock around one store; the plain face; snapshots; the owner's lock."""
+"""``SACReplayPool``: the pool as everyone sees it. Its rows, and their home, plain form, snapshots and state."""
 
 from __future__ import annotations
 
-import dataclasses
-import threading
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headrace.buffer import generations, snapshot
+from headrace.buffer import snapshot
 from headrace.buffer.capture import Capture
-from headrace.buffer.config import SIZES, PoolConfig, SamplingConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
-from headrace.buffer.files import Field
-from headrace.buffer.labels import Labelled
-from headrace.buffer.lock import PoolLock
+from headrace.buffer.home import Home, as_extra, as_layout
 from headrace.buffer.past import as_past
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
-from headrace.buffer.reader import described, dump_chunk
-from headrace.buffer.sampler import Drawn, require_rows
+from headrace.buffer.row_pool import RowPool
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
-from headrace.buffer.store import COUNTERS, Inserted, Store
-from headrace.common.batch import Batch
-from headrace.common.block import Block
-from headrace.common.config import dump, load, replace
-from headrace.common.errors import PoolDamaged, PoolError, SpecError
-from headrace.common.label import Kind, Label
+from headrace.buffer.store import Store
+from headrace.common.config import dump, load
+from headrace.common.errors import PoolDamaged, PoolError
 from headrace.common.specs import TransitionSpec
-from headrace.common.statistics import ObsStatistics
 
 Array = np.ndarray[Any, Any]
 
 
-class SACReplayPool:
+class SACReplayPool(RowPool):
     """The newest ``capacity`` transitions; inserts, samples, keeps and restores them.
 
     Safe for threads: each public call is atomic. With a path one process owns the directory, and what was inserted survives
@@ -67,357 +57,42 @@ class SACReplayPool:
         sampling: SamplingConfig | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        self._lock = threading.RLock()
         way = load(SamplingConfig, dump(sampling or SamplingConfig()), "sampling")
-        self._sampling = Sampling(way, np.random.default_rng() if rng is None else rng)
-        self._path = None if path is None else Path(path)
+        super().__init__(Sampling(way, np.random.default_rng() if rng is None else rng))
         self._plain: PlainLayout | None = None
-        self._committed: Store | None = None  # without what waits in the staging: only for those who bring that in
         self._staging: Staging | None = None
-        self._closed = False
-        self._owner: PoolLock | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
         way.check_fits(self.config.capacity, 1)
-        if self._path is not None:
-            self._path.mkdir(parents=True, exist_ok=True)
-            self._owner = PoolLock(self._path)
+        self._home = Home(None if path is None else Path(path))
         try:
-            found = None if self._path is None else generations.read(self._path)
-            if self._path is not None and snapshot.is_snapshot(self._path):
-                raise PoolError(f"{self._path} holds snapshots; a pool needs a directory of its own (a snapshot is loaded)")
-            if self._path is not None and found is not None:
-                self._reopen(self._path, *found, spec, config is not None)
+            found = self._home.find(self.config, spec, configured=config is not None)
+            if found is not None:
+                self.config, self._plain = found.config, found.plain
+                self._hold(found.store)
             elif spec is not None:
                 self._create(spec)
         except BaseException:
             self._release()
             raise
 
-    def _create(self, spec: TransitionSpec) -> Store:
-        return self._adopt(Store.create(spec, self.config, self._path, self._extra()))
-
-    def _adopt(self, store: Store) -> Store:
-        self._sampling.follow(store)
-        self._committed = store
-        return store
-
-    def _reopen(
-        self, path: Path, found: Mapping[str, Any], folder: Path, spec: TransitionSpec | None, configured: bool
-    ) -> None:
-        stored = load(PoolConfig, found["config"], f"{path}: pool")
-        if not configured:
-            self.config = replace(stored, capacity=self.config.capacity)
-        kept_spec = TransitionSpec.from_dict(found["spec"])
-        different = [] if spec is None else spec.differences(kept_spec)
-        if different:
-            raise SpecError(f"{path} holds rows of another spec (ours first): {'; '.join(different)}")
-        self._plain = None if found["plain"] is None else PlainLayout.from_list(found["plain"])
-        as_stored = replace(self.config, **{name: getattr(stored, name) for name in SIZES})
-        store = Store.open(kept_spec, as_stored, folder, uuid.UUID(hex=found["uuid"]))
-        if self.config != as_stored:
-            store = store.resized(self.config, path, self._extra())
-        self._adopt(store)
-        generations.sweep(path)
-
-    def _extra(self) -> dict[str, Any]:
-        """What the manifest keeps beside spec and config."""
-        return {"plain": None if self._plain is None else self._plain.to_list()}
+    def _create(self, spec: TransitionSpec, plain: PlainLayout | None = None) -> Store:
+        return self._hold(self._home.create(spec, self.config, plain))
 
     @property
     def _store(self) -> Store | None:
-        """The store, with everything in it that was added."""
-        if self._staging is not None and self._staging.n_rows:
+        staging = self._staging
+        if staging is not None and staging.n_rows:
             with self._lock:
-                store, staging = self._committed, self._staging
-                if store is not None and staging is not None and staging.n_rows:
+                store = self._committed
+                if store is not None and staging.n_rows:
                     store.insert(staging.take(), ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1)
         return self._committed
-
-    @property
-    def spec(self) -> TransitionSpec | None:
-        """Columns of the rows; None until something fixes them."""
-        return None if self._store is None else self._store.spec
-
-    @property
-    def size(self) -> int:
-        """Rows that may be sampled: the live ones that are not discarded."""
-        with self._lock:
-            return 0 if self._store is None else self._store.size
-
-    @property
-    def head(self) -> int:
-        """Id after the newest row, which is also the number of rows ever committed."""
-        return 0 if self._store is None else self._store.segment.head
-
-    @property
-    def tail(self) -> int:
-        """Id of the oldest live row."""
-        return 0 if self._store is None else self._store.segment.tail
-
-    @property
-    def env_steps(self) -> int:
-        """Executed env steps that all rows ever committed account for."""
-        return 0 if self._store is None else self._store.ledger.env_steps
-
-    @property
-    def updates(self) -> int:
-        """Optimiser updates granted, in both phases."""
-        return 0 if self._store is None else self._store.header.updates
-
-    @property
-    def offline_updates(self) -> int:
-        """Those of :attr:`updates` that were granted in the offline phase."""
-        return 0 if self._store is None else self._store.header[Field.OFFLINE]
-
-    @property
-    def epoch(self) -> int:
-        """Raised durably at every open and load: ids of an earlier epoch are void."""
-        return 0 if self._store is None else self._store.header[Field.EPOCH]
-
-    @property
-    def nonce(self) -> int:
-        """New at every open and load: a :class:`PoolView` whose header shows it has mapped this pool's files."""
-        return 0 if self._store is None else self._store.header[Field.NONCE]
-
-    def __len__(self) -> int:
-        return self.size
-
-    def counters(self) -> dict[str, int]:
-        """Counts since the pool was made; accepted = live + evicted + retired + discarded."""
-        with self._lock:
-            return dict.fromkeys(COUNTERS, 0) if self._store is None else self._store.counters()
 
     def info(self) -> dict[str, Any]:
         """Sizes in rows, frames and bytes, and identity."""
         with self._lock:
-            out = {"path": str(self._path or ""), "size": self.size, **dump(self.config)}
+            out = {"path": str(self._home.path or ""), "size": self.size, **dump(self.config)}
             return out if self._store is None else {**out, **self._store.info()}
-
-    def insert(self, block: Block, actor: str, stream: int, first_seq: int, priorities: Array | None = None) -> Inserted:
-        """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
-
-        Rows that the ledger knows are dropped; a gap in front is counted. A block larger than ``max_block_rows`` takes several
-        commits, one larger than the capacity leaves its newest rows; all of it may be acknowledged.
-
-        Args:
-            block: n rows and their frames.
-            actor: name of whoever sends them.
-            stream: one of the actor's.
-            first_seq: of the first row.
-            priorities: ``(n,)`` of the rows, in place of the running maximum.
-
-        Raises:
-            BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
-                ``stream-closed``, ``actor-name``, ``actor-limit``.
-            PriorityRefused: likewise, for :meth:`update_priorities`' reasons.
-            PoolError: closed, no spec yet, or priorities without prioritised sampling.
-        """
-        with self._lock:
-            store = self._open()
-            given = None if priorities is None else self._sampling.check(priorities, block.n_rows)
-            done = store.insert(block, actor, stream, first_seq)
-            if given is not None:
-                self._sampling.supply(done, given)
-            return done
-
-    def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
-        """Move the cursor of a stream past ``rows`` refused rows, and count those that are new as rejected."""
-        with self._lock:
-            self._open().reject(actor, stream, first_seq, rows)
-
-    def label(self, actor: str, stream: int, first: int, last: int, outcome: int) -> Labelled:
-        """Say how the episode of rows ``first .. last`` (seqs) of a stream ended, at any time after they were committed.
-
-        A label is wholly there or wholly absent after a kill at any instant, and there once this has returned. Rows that are
-        gone are passed over and counted as ``labels_gone``; saying the same again changes nothing.
-
-        Args:
-            actor: who sent the rows.
-            stream: stream of the rows.
-            first: seq of the first row.
-            last: seq of the last row.
-            outcome: ``OUTCOME_UNKNOWN``, ``OUTCOME_SUCCESS`` or ``OUTCOME_FAILURE`` of ``headrace.common.specs``.
-
-        Raises:
-            LabelRefused: nothing changed; ``reason`` is that of :meth:`Label.check`, or ``actor``, ``stream``, ``ahead``.
-        """
-        return self.amend(actor, Label(Kind.OUTCOME, stream, first, last, outcome))
-
-    def amend_rewards(self, actor: str, stream: int, first: int, rewards: Any) -> Labelled:
-        """Put ``rewards``, ``(n,)`` or ``(n, K)``, in place of those of rows ``first .. first + n - 1``; else as :meth:`label`.
-
-        Raises:
-            LabelRefused: also reason ``reward``: a reward beyond the executed steps of its row.
-        """
-        values = np.asarray(rewards, "<f4")
-        values = values[:, None] if values.ndim == 1 else values
-        return self.amend(actor, Label(Kind.REWARDS, stream, first, first + len(values) - 1, rewards=values))
-
-    def discard(self, actor: str, stream: int, first: int, last: int) -> Labelled:
-        """Never sample rows ``first .. last`` again, such as those of an episode that went wrong; else as :meth:`label`.
-
-        They keep their place until they are evicted, and stay counted as env steps and in the statistics.
-        """
-        return self.amend(actor, Label(Kind.DISCARD, stream, first, last))
-
-    def amend(self, actor: str, label: Label) -> Labelled:
-        """Carry out a label; :meth:`label`, :meth:`amend_rewards` and :meth:`discard` by one name."""
-        with self._lock:
-            return self._open().label(actor, label)
-
-    def actors(self) -> list[str]:
-        """Every actor that the ledger knows, by the index that rows hold."""
-        with self._lock:
-            return [] if self._store is None else self._store.ledger.actors
-
-    def admit(self, actor: str) -> None:
-        """Say before its first block whether an actor can have a place in the ledger.
-
-        Raises:
-            BlockRefused: reason ``actor-name`` or ``actor-limit``.
-        """
-        with self._lock:
-            self._open().ledger.admit(actor)
-
-    def last_seq(self, actor: str, stream: int) -> int:
-        """Last committed seq of a stream; 0 when there is none.
-
-        Raises:
-            BlockRefused: reason ``stream-closed``.
-        """
-        with self._lock:
-            return 0 if self._store is None else self._store.ledger.last(actor, stream)
-
-    def streams(self, actor: str) -> dict[int, int]:
-        """Open streams of an actor -> last committed seq."""
-        with self._lock:
-            return {} if self._store is None else self._store.ledger.streams(actor)
-
-    def sample(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Batch:
-        """A batch of live rows that are not discarded: distinct and equally likely, or as ``sampling`` says.
-
-        Args:
-            batch_size: B.
-            rng: draws instead of the pool's own generator.
-            mix: with named sets, whose shares: ``critic``, or ``actor`` where some set has an ``actor_share``.
-
-        Raises:
-            PoolTooSmall: names B and the live rows, or the sets that have too few.
-            PoolError: there is no such mix.
-        """
-        with self._lock:
-            drawn = self.draw(batch_size, rng, mix)
-            batch = self._open().segment.reader.gather(drawn.ids)
-            return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets, epoch=self.epoch)
-
-    def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Drawn:
-        """The rows that :meth:`sample` would gather, by id, with its errors."""
-        with self._lock:
-            self._check_not_closed()
-            if self._store is None:
-                require_rows(batch_size, 0)
-            self._open()
-            return self._sampling.draw(batch_size, rng, mix)
-
-    def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
-        """Give sampled rows new priorities; returns how many were stale: gone, discarded, or of an earlier epoch.
-
-        Stale ones are ignored and counted. Of a row that is named twice the last priority stays.
-
-        Args:
-            ids: ``(n,)`` integers, ``Batch.ids``.
-            priorities: ``(n,)``, at least 0, such as |td|; ``sampling.priority_eps`` is added.
-            epoch: ``Batch.epoch``; None means now.
-
-        Raises:
-            PriorityRefused: a number is negative or not finite, an id was never given out, or the lengths differ; none of
-                them was taken.
-            PoolError: sampling is not prioritised.
-        """
-        with self._lock:
-            self._open()
-            return self._sampling.update(epoch, ids, priorities)
-
-    @property
-    def drawable(self) -> int:
-        """Largest batch that there may be rows for now: live rows, or with named sets what their mixes can make of theirs."""
-        with self._lock:
-            return 0 if self._store is None else self._sampling.drawable
-
-    @property
-    def waiting(self) -> str:
-        """The named set that is waited for before any batch can be drawn, in words; empty when none is."""
-        with self._lock:
-            return "" if self._store is None else self._sampling.waiting
-
-    @property
-    def mixes(self) -> list[str]:
-        """What :meth:`sample` can draw: ``critic``, and ``actor`` where the actor's batch is a separate one."""
-        return self._sampling.mixes
-
-    def sampling_info(self) -> dict[str, Any]:
-        """How batches are drawn now, in numbers."""
-        with self._lock:
-            return self._sampling.info()
-
-    def gather(self, ids: Array, out: Batch | None = None) -> Batch:
-        """The rows ``ids``, ``(B,)`` int64, into ``out`` when given.
-
-        Raises:
-            PoolError: an id is not, or no longer, live.
-        """
-        with self._lock:
-            store = self._open()
-            if len(ids) and not (self.tail <= ids.min() and ids.max() < self.head):
-                raise PoolError(f"row ids {ids.min()} to {ids.max()} were asked for, live are [{self.tail}, {self.head})")
-            return store.segment.reader.gather(ids, out)
-
-    def live(self, start: int, stop: int) -> Batch:
-        """Those rows of ``[start, stop)`` that are live and not discarded; there may be none."""
-        with self._lock:
-            low, reader = max(start, self.tail), self._open().segment.reader
-            ids = np.arange(low, max(low, min(stop, self.head)))
-            return reader.gather(ids[~reader.discarded(ids)])
-
-    def statistics(self) -> ObsStatistics:
-        """Moments of the float observations, over the newest frame of each row ever committed, discarded ones too."""
-        with self._lock:
-            return ObsStatistics() if self._store is None else self._store.statistics.result()
-
-    def sync(self) -> None:
-        """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.
-
-        At level ``memory`` there is nothing to wait for: an insert that has returned survives the death of the process.
-        """
-        with self._lock:
-            self._open().sync()
-
-    def grant_updates(self, n: int, *, offline: bool = False) -> int:
-        """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total of both phases."""
-        with self._lock:
-            store, field = self._open(), Field.OFFLINE if offline else Field.UPDATES
-            store.header[field] += n
-            return store.header.updates
-
-    def dump(self, start: int | None = None, stop: int | None = None) -> Iterator[dict[str, Any]]:
-        """Live rows of ``[start, stop)`` in id order, while others go on inserting.
-
-        Yields:
-            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``outcome``, ``discarded`` (bool; such rows
-            are listed too) and ``digest`` (see :func:`row_digests`).
-        """
-        low = self.tail if start is None else start
-        high = self.head if stop is None else stop
-        while True:
-            with self._lock:
-                low, high = max(low, self.tail), min(high, self.head)
-                if low >= high:
-                    return
-                store = self._open()
-                batch = store.segment.reader.gather(np.arange(low, min(high, low + dump_chunk(store.spec))))
-                actors, discarded = store.ledger.actors, store.segment.reader.discarded(batch.ids)
-            yield from described(batch, discarded, actors)
-            low += len(batch)
 
     def add_batch(self, transitions: Mapping[str, Any], priorities: Array | None = None) -> None:
         """Append plain transitions: ``state, action, reward, next_state`` and ``done`` or ``terminated``/``truncated``.
@@ -439,18 +114,13 @@ class SACReplayPool:
             flat = flatten(transitions)
             if not len(next(iter(flat.values()))):
                 return
-            if self._plain is None:
-                self._plain = PlainLayout.of_batch(flat, self.spec)
-            try:
-                store = self._store or self._create(self._plain.spec(flat))
-                block = self._plain.block(flat, store.spec)
-                self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
-            except BaseException:
-                if self._store is None:
-                    self._plain = None
-                raise
-            if self._path is None and self._staging is None:
-                self._staging = Staging.of(self._plain, store.spec, store.segment.sizes.max_rows)
+            layout = self._plain or PlainLayout.of_batch(flat, self.spec)
+            store = self._store or self._create(layout.spec(flat), layout)
+            self._plain = layout
+            block = layout.block(flat, store.spec)
+            self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
+            if self._home.path is None and self._staging is None:
+                self._staging = Staging.of(layout, store.spec, store.segment.sizes.max_rows)
 
     def sample_batch(self, batch_size: int, mix: str = "critic") -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.
@@ -492,7 +162,8 @@ class SACReplayPool:
 
     def _capture(self) -> tuple[Capture, dict[str, Any]]:
         capture = Capture(self._open(), self._lock)
-        return capture, {"config": dump(self.config), "sampler": self._sampling.get_state(), **self._extra()}
+        body = {"config": dump(self.config), "sampler": self._sampling.get_state(), **as_extra(self._plain)}
+        return capture, body
 
     def load(self, path: str | Path) -> bool:
         """Hold what the snapshot at ``path`` holds, in place of everything.
@@ -524,10 +195,10 @@ class SACReplayPool:
         body, arrays = as_past(state, state["arrays"])
         with self._lock:
             self._check_not_closed()
-            self._plain = self._plain or (None if state["plain"] is None else PlainLayout.from_list(state["plain"]))
+            self._plain = self._plain or as_layout(state)
             spec = self.spec or TransitionSpec.from_dict(state["spec"])
             contents = Contents.of_snapshot(spec, body, arrays)
-            (self._store or self._create(spec)).restore(contents)
+            (self._store or self._create(spec, self._plain)).restore(contents)
 
     @classmethod
     def from_path(
@@ -558,15 +229,15 @@ class SACReplayPool:
         """An empty pool with the sizes, spec and plain form that ``body`` names: a manifest, or :meth:`made_of` and a spec."""
         config = load(PoolConfig, body["config"], "pool")
         pool = cls(capacity or config.capacity, path=path, config=config, rng=rng)
-        pool._plain = None if body["plain"] is None else PlainLayout.from_list(body["plain"])
-        pool._create(TransitionSpec.from_dict(body["spec"]))
+        pool._plain = as_layout(body)
+        pool._create(TransitionSpec.from_dict(body["spec"]), pool._plain)
         return pool
 
     def made_of(self) -> dict[str, Any]:
         """Identity, sizes and plain form, as plain values that travel with exported rows."""
         with self._lock:
             own = {"uuid": self._open().files.pool_id.hex, "epoch": self.epoch, "config": dump(self.config)}
-            return {**own, **self._extra()}
+            return {**own, **as_extra(self._plain)}
 
     def get_state(self) -> dict[str, Any]:
         """Everything the pool holds: plain values, and ``arrays`` (copies) by the file name that a snapshot gives them."""
@@ -579,20 +250,14 @@ class SACReplayPool:
         with self._lock:
             self._check_not_closed()
             try:
-                spec = TransitionSpec.from_dict(state["spec"])
-                plain = None if state["plain"] is None else PlainLayout.from_list(state["plain"])
+                spec, plain = TransitionSpec.from_dict(state["spec"]), as_layout(state)
                 self._sampling.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
-                (self._store or self._create(spec)).restore(contents)
+                (self._store or self._create(spec, self._plain)).restore(contents)
                 self._sampling.set_state(state["sampler"])
             except (KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
-
-    def check_valid(self) -> tuple[bool, str]:
-        """Whether rings, ledger, statistics and sampler agree; looks at every live row."""
-        with self._lock:
-            return (True, "") if self._store is None else self._store.check_valid()
 
     def close(self) -> None:
         """Unmap the files and let the next owner in; harmless when called twice."""
@@ -610,15 +275,4 @@ class SACReplayPool:
 
     def _release(self) -> None:
         self._committed = self._staging = None
-        if self._owner is not None:
-            self._owner.release()
-
-    def _check_not_closed(self) -> None:
-        if self._closed:
-            raise PoolError("the pool is closed")
-
-    def _open(self) -> Store:
-        self._check_not_closed()
-        if self._store is None:
-            raise PoolError("the pool has no spec yet; give one, add a plain batch, or load a snapshot")
-        return self._store
+        self._home.release()

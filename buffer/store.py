@@ -1,7 +1,6 @@
-"""One open pool: rings, ledger and statistics, moved together so that a kill at any instant leaves them in step.
+"""One open pool: rings and books, moved together so that a kill at any instant leaves them in step.
 
-Rules: a table change of the ledger is stamped before the first row that needs it is committed; the tail never passes the
-older stamp; what a stamp does not cover is replayed from the rows themselves at open. Indexes follow each change of the rows.
+Indexes follow each change of the rows; what is known beside the rows, and its rules, is in books.py.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer import durable, generations
+from headrace.buffer import durable, generations, tally
 from headrace.buffer import files as pool_files
+from headrace.buffer.books import Books
 from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.durable import Durable
-from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles
+from headrace.buffer.files import OPTIONAL_COLUMNS, Field, PoolFiles
 from headrace.buffer.index import Index, Indexes
 from headrace.buffer.labels import Labelled, Labels
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.ring import geometry
 from headrace.buffer.segment import Segment
-from headrace.buffer.statistics import RunningStatistics
 from headrace.buffer.tombstones import Tombstones
 from headrace.common.block import Block
 from headrace.common.config import dump
@@ -38,23 +37,7 @@ from headrace.common.label import MAX_SEQ, Kind, Label
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
-STAMP_ROWS = 16384  # at most this many rows are replayed at open, beyond one block
 COPY_ROWS = 4096
-COUNTERS = (
-    "rows_accepted",
-    "rows_live",
-    "rows_evicted",
-    "rows_retired",
-    "rows_discarded",
-    "rows_duplicate",
-    "rows_rejected",
-    "labels_gone",
-    "lost_before",
-    "env_steps",
-    "updates",
-    "offline_updates",
-    "stale_updates",
-)
 _log = logging.getLogger(__name__)
 
 
@@ -82,8 +65,8 @@ class Store:
 
     def __init__(self, spec: TransitionSpec, config: PoolConfig, files: PoolFiles) -> None:
         self.spec = spec
-        self.ledger = Ledger(config.max_actors)
-        self.statistics = RunningStatistics(spec)
+        self.books = Books(spec, config.max_actors, files.stamps)
+        self.ledger, self.statistics = self.books.ledger, self.books.statistics
         self.indexes = Indexes()
         self.files = files
         self.header = files.header
@@ -104,14 +87,14 @@ class Store:
         Raises:
             NoSpace: it does not fit.
         """
-        sizes, payload = geometry(spec, config), payload_size(spec, config)
+        sizes, payload = geometry(spec, config), Books.nbytes(spec, config.max_actors)
         if directory is None:
             files = pool_files.anonymous(spec, sizes, payload)
         else:
             folder = generations.begin(directory)
             files = pool_files.create(folder, spec, sizes, payload)
         store = cls(spec, config, files)
-        store._stamp_both()
+        store.books.stamp_both(0)
         store._keep()
         if directory is not None:
             generations.publish(folder, files.pool_id, {"spec": spec.to_dict(), "config": dump(config), **extra})
@@ -124,8 +107,9 @@ class Store:
         Raises:
             PoolDamaged: naming the file.
         """
-        files = pool_files.open_existing(directory, spec, geometry(spec, config), payload_size(spec, config), pool_id)
-        durable.recover(files, payload_size(spec, config))
+        payload = Books.nbytes(spec, config.max_actors)
+        files = pool_files.open_existing(directory, spec, geometry(spec, config), payload, pool_id)
+        durable.recover(files, payload)
         store = cls(spec, config, files)
         store._recover()
         store._keep()
@@ -142,9 +126,8 @@ class Store:
         """
         Ledger(config.max_actors).require(len(self.ledger.actors))
         folder = generations.begin(directory)
-        files = pool_files.create(
-            folder, self.spec, geometry(self.spec, config), payload_size(self.spec, config), self.files.pool_id
-        )
+        payload = Books.nbytes(self.spec, config.max_actors)
+        files = pool_files.create(folder, self.spec, geometry(self.spec, config), payload, self.files.pool_id)
         for name in OPTIONAL_COLUMNS:
             if name in self.files.columns:
                 files.add_column(name)
@@ -214,8 +197,7 @@ class Store:
         segment, n = self.segment, block.n_rows
         floor = segment.room_for(block)
         tail = max(floor, segment.head + n - segment.sizes.capacity)
-        while tail > self.files.stamps.older:
-            self._stamp()
+        self.books.let_go(tail, segment.head)
         if tail > segment.tail:
             self.tombstones.retired(tail)
             self.indexes.retired(tail)
@@ -228,8 +210,7 @@ class Store:
             self.indexes.committed(segment.head - n, segment.rows(segment.head - n, segment.head))
         self.ledger.advance(index, stream, seq + n - 1, n, self.spec.fresh_steps(block.rows))
         self.statistics.add(block.frames, block.rows["obs"][:, -1])
-        if segment.head - self.files.stamps.newest >= STAMP_ROWS:
-            self._stamp()
+        self.books.keep_up(segment.head)
 
     def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
         """Pass over refused rows; see ``SACReplayPool.reject``."""
@@ -276,13 +257,13 @@ class Store:
     def sync(self) -> None:
         """Make everything so far survive a power cut; at level ``synced`` only."""
         if self._durable is not None:
-            self._durable.save(self.header, self._payload(), self.segment.first_frame())
+            self._durable.save(self.header, self.books.encode(), self.segment.first_frame())
 
     def _keep(self) -> None:
         """Begin to keep the level of acknowledgement that the config asks for."""
         folder = self.files.folder
         if folder is not None and self._config.ack == "synced":
-            self._durable = Durable(self.files, payload_size(self.spec, self._config))
+            self._durable = Durable(self.files, Books.nbytes(self.spec, self._config.max_actors))
             self.files.journal.synced = True
             self.sync()
         elif folder is not None:
@@ -296,25 +277,14 @@ class Store:
             self.sync()
             self._durable.close()
 
-    def _payload(self) -> bytes:
-        return self.ledger.encode() + self.statistics.encode()
-
     def _stamp(self) -> None:
-        self.files.stamps.write(self.segment.head, self._payload())
-
-    def _stamp_both(self) -> None:
-        self._stamp()
-        self._stamp()
+        self.books.stamp(self.segment.head)
 
     def _recover(self) -> None:
         segment = self.segment
         self._labels.recover()
         self._bury()
-        stamp = self.files.stamps.read(segment.tail, segment.head)
-        size = Ledger.nbytes(self.ledger.max_actors)
-        self.ledger.decode(stamp.payload[:size])
-        self.statistics.decode(stamp.payload[size:])
-        for rows in self._rows(stamp.head):
+        for rows in self._rows(self.books.read(segment.tail, segment.head)):
             self.ledger.replay(rows, self.spec)
             self.statistics.add(segment.frames, segment.newest_obs(rows))
 
@@ -325,8 +295,7 @@ class Store:
         for field in Field:
             if field not in (*kept, Field.CAPACITY, Field.REACH, Field.RESTORING, Field.AMENDS):
                 self.header[field] = 0
-        for _ in range(2):
-            self.files.stamps.write(0, self.ledger.encode() + self.statistics.encode())
+        self.books.stamp_both(0)
         self.header[Field.RESTORING] = 0
 
     def _discarded(self) -> Iterator[Array]:
@@ -343,11 +312,11 @@ class Store:
 
     def counters(self) -> dict[str, int]:
         """``COUNTERS`` by name; accepted = live + evicted + retired + discarded."""
-        return counters(self.header, self.ledger, self.size)
+        return tally.counters(self.header, self.ledger, self.size)
 
     def info(self) -> dict[str, Any]:
         """Identity and sizes."""
-        return info(self.spec, self.files, self.ledger)
+        return tally.info(self.spec, self.files, self.ledger)
 
     def body(self) -> dict[str, Any]:
         """The plain values of the store's state."""
@@ -375,7 +344,7 @@ class Store:
         self.ledger.set_state({"entries": contents.entries, **counters})
         mean, m2 = contents.moments
         self.statistics.set_state({"count": numbers["counted"], "mean": mean, "m2": m2})
-        self._stamp_both()
+        self.books.stamp_both(self.segment.head)
         self.files.begin(int.from_bytes(os.urandom(7), "little"))
         self.header[Field.RESTORING] = 0
         self._bury()
@@ -384,7 +353,7 @@ class Store:
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether rings, ledger, statistics and indexes are sound and agree; looks at every live row."""
-        for part in (self.segment, self.ledger, self.statistics, self.tombstones, self.indexes):
+        for part in (self.segment, self.books, self.tombstones, self.indexes):
             valid, why = part.check_valid()
             if not valid:
                 return valid, why
@@ -398,34 +367,3 @@ class Store:
         if len(np.unique(identity, axis=0)) != len(rows):
             return False, "a row is stored twice"
         return self.ledger.covers(rows)
-
-
-def counters(header: Header, ledger: Ledger, size: int) -> dict[str, int]:
-    """``COUNTERS`` by name, where ``size`` rows may be sampled; accepted = live + evicted + retired + discarded."""
-    head, retired, discarded = header.head, header.retired, header[Field.DISCARDED]
-    rows = (head, size, head - size - retired - discarded, retired, discarded, header[Field.DUPLICATES], ledger.rejected)
-    rest = (header[Field.LABELS_GONE], ledger.lost_before, ledger.env_steps)
-    updates = (header.updates, header[Field.OFFLINE], header[Field.STALE_UPDATES])
-    return dict(zip(COUNTERS, (*rows, *rest, *updates), strict=True))
-
-
-def info(spec: TransitionSpec, files: PoolFiles, ledger: Ledger) -> dict[str, Any]:
-    """Identity and sizes of a pool."""
-    return {
-        "uuid": files.pool_id.hex,
-        "epoch": files.header[Field.EPOCH],
-        "nonce": files.header[Field.NONCE],
-        "owner": files.header[Field.OWNER],
-        "spec": spec.fingerprint(),
-        "nbytes": files.nbytes,
-        "row_slots": len(files.rows),
-        "row_nbytes": spec.row_dtype.itemsize,
-        "frame_slots": len(next(iter(files.frames.values()))),
-        "frame_nbytes": spec.frame_nbytes,
-        "actors": len(ledger.actors),
-    }
-
-
-def payload_size(spec: TransitionSpec, config: PoolConfig) -> int:
-    """Bytes of what a stamp covers: ledger and statistics."""
-    return Ledger.nbytes(config.max_actors) + RunningStatistics(spec).nbytes()

@@ -16,13 +16,14 @@ import numpy as np
 
 from headrace.buffer import files as pool_files
 from headrace.buffer import generations
+from headrace.buffer.books import Books
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.fence import Fence, require_ordered_stores
 from headrace.buffer.files import Field
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.reader import Reader, described, dump_chunk
 from headrace.buffer.ring import geometry
-from headrace.buffer.store import counters, info, payload_size
+from headrace.buffer.tally import counters, info
 from headrace.common.batch import Batch
 from headrace.common.config import dump, load
 from headrace.common.errors import PoolDamaged, PoolError
@@ -59,7 +60,7 @@ class PoolView:
         self._made_of = {"uuid": found["uuid"], "plain": found["plain"]}
         self.config = load(PoolConfig, found["config"], f"{directory}: pool")
         self.spec = TransitionSpec.from_dict(found["spec"])
-        sizes, payload = geometry(self.spec, self.config), payload_size(self.spec, self.config)
+        sizes, payload = geometry(self.spec, self.config), Books.nbytes(self.spec, self.config.max_actors)
         pool_id = uuid.UUID(hex=found["uuid"])
         self._files = pool_files.open_existing(folder, self.spec, sizes, payload, pool_id, readonly=True)
         self._header = self._files.header

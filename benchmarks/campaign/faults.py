@@ -21,7 +21,7 @@ _ALL = (
         "segment",
         'column["next_obs"][slots] += frame_head',
         'column["next_obs"][slots] = column["obs"][slots] + 1',
-        "pool",
+        "row_pool",
     ),
     _mutant(
         "view-ignores-tail",
@@ -69,13 +69,13 @@ _ALL = (
         "lost = tail - self.tail",
         "labels",
     ),
-    _mutant("rows-outlive-their-frames", "store", "            segment.retire(floor)\n", "            pass\n", "pool"),
+    _mutant("rows-outlive-their-frames", "store", "            segment.retire(floor)\n", "            pass\n", "row_pool"),
     _mutant(
         "next-frames-are-the-first",
         "reader",
         'next_obs = self._gather_frames(rows["next_obs"],',
         'next_obs = self._gather_frames(rows["obs"],',
-        "pool",
+        "row_pool",
     ),
     _mutant(
         "wrapped-span-repeats-its-beginning",
@@ -92,7 +92,7 @@ _ALL = (
         "ring",
     ),
     # ledger and stamps
-    _mutant("duplicates-accepted", "store", "known = min(n, max(0, last + 1 - first_seq))", "known = 0", "pool"),
+    _mutant("duplicates-accepted", "store", "known = min(n, max(0, last + 1 - first_seq))", "known = 0", "row_pool"),
     _mutant(
         "table-changes-without-a-stamp",
         "store",
@@ -102,10 +102,10 @@ _ALL = (
     ),
     _mutant(
         "tail-passes-the-older-stamp",
-        "store",
-        "while tail > self.files.stamps.older:",
-        "while tail > self.files.stamps.newest:",
-        "pool",
+        "books",
+        "while tail > self._stamps.older:",
+        "while tail > self._stamps.newest:",
+        "books",
     ),
     _mutant(
         "newer-stamp-overwritten",

@@ -106,9 +106,8 @@ def seqs(pool: SACReplayPool, actor: str, stream: int = 1) -> list[int]:
 
 def die(pool: SACReplayPool) -> None:
     """Drop a pool of this process as its death would: the lock goes, nothing is written."""
-    assert pool._owner is not None
-    pool._owner.release()
-    pool._committed = pool._staging = None
+    assert pool._home.path is not None
+    pool._release()
 
 
 def cpu_only() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.lane_rows import Lane, lane_spec, prove_pool
+from helpers.lane_rows import Lane, die, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool
 from headrace.buffer.files import Field
@@ -105,7 +105,7 @@ def test_offline_updates_are_counted_apart_and_for_ever(tmp_path):
     pool = old_pool(5, tmp_path / "pool")
     assert pool.grant_updates(4, offline=True) == 21
     pool.save(tmp_path / "snapshot")
-    pool._owner.release()  # as if killed
+    die(pool)
     again = SACReplayPool(20, path=tmp_path / "pool")
     for kept in (again, SACReplayPool.from_path(tmp_path / "snapshot")):
         assert (kept.updates, kept.offline_updates) == (21, 4)

@@ -18,7 +18,9 @@ from headrace.buffer import PoolConfig, SACReplayPool, generations
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 SPEC = lane_spec(stack=2)
 CODE = (
+    "/buffer/home.py",
     "/buffer/store.py",
+    "/buffer/books.py",
     "/buffer/segment.py",
     "/buffer/stamps.py",
     "/buffer/files.py",

@@ -1,0 +1,110 @@
+"""A pool's home: a directory that one process owns, or nothing but memory; where its store is made or found."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.buffer import generations, snapshot
+from headrace.buffer.config import SIZES, PoolConfig
+from headrace.buffer.lock import PoolLock
+from headrace.buffer.plain import PlainLayout
+from headrace.buffer.store import Store
+from headrace.common.config import load, replace
+from headrace.common.errors import PoolError, SpecError
+from headrace.common.specs import TransitionSpec
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a directory holds.
+
+    Attributes:
+        store: opened, with the sizes that are wanted now.
+        plain: how its rows look as plain dictionaries, if they came so.
+        config: of the pool from now on.
+    """
+
+    store: Store
+    plain: PlainLayout | None
+    config: PoolConfig
+
+
+class Home:
+    """Owns the directory of one pool until it is released.
+
+    Args:
+        path: the directory, made when missing; None for anonymous memory.
+
+    Raises:
+        PoolLocked: another owner lives; names its pid.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._owner: PoolLock | None = None
+        if path is not None:
+            path.mkdir(parents=True, exist_ok=True)
+            self._owner = PoolLock(path)
+
+    def find(self, config: PoolConfig, spec: TransitionSpec | None, *, configured: bool) -> Found | None:
+        """The pool that the directory holds; None when it holds none.
+
+        Args:
+            config: as it is to be.
+            spec: as it has to be, None as it is.
+            configured: whether ``config`` holds wishes about more than the capacity.
+
+        Raises:
+            ConfigError, SpecError: the pool has another config or spec; names field and both values.
+            NoSpace: it does not fit with the new sizes beside the old ones.
+            PoolDamaged: names the file.
+            PoolError: the directory holds snapshots.
+        """
+        if self.path is None:
+            return None
+        found = generations.read(self.path)
+        if snapshot.is_snapshot(self.path):
+            raise PoolError(f"{self.path} holds snapshots; a pool needs a directory of its own (a snapshot is loaded)")
+        if found is None:
+            return None
+        body, folder = found
+        stored = load(PoolConfig, body["config"], f"{self.path}: pool")
+        if not configured:
+            config = replace(stored, capacity=config.capacity)
+        kept_spec = TransitionSpec.from_dict(body["spec"])
+        different = [] if spec is None else spec.differences(kept_spec)
+        if different:
+            raise SpecError(f"{self.path} holds rows of another spec (ours first): {'; '.join(different)}")
+        as_stored = replace(config, **{name: getattr(stored, name) for name in SIZES})
+        store = Store.open(kept_spec, as_stored, folder, uuid.UUID(hex=body["uuid"]))
+        if config != as_stored:
+            store = store.resized(config, self.path, {"plain": body["plain"]})
+        generations.sweep(self.path)
+        return Found(store, as_layout(body), config)
+
+    def create(self, spec: TransitionSpec, config: PoolConfig, plain: PlainLayout | None) -> Store:
+        """A new, empty store here.
+
+        Raises:
+            NoSpace: it does not fit.
+        """
+        return Store.create(spec, config, self.path, as_extra(plain))
+
+    def release(self) -> None:
+        """Let the next owner in; harmless when called twice."""
+        if self._owner is not None:
+            self._owner.release()
+
+
+def as_extra(plain: PlainLayout | None) -> dict[str, Any]:
+    """What a manifest keeps beside spec and config."""
+    return {"plain": None if plain is None else plain.to_list()}
+
+
+def as_layout(body: Mapping[str, Any]) -> PlainLayout | None:
+    """The plain form that a manifest or a state names with :func:`as_extra`."""
+    return None if body["plain"] is None else PlainLayout.from_list(body["plain"])

@@ -1,0 +1,348 @@
+"""Rows in and out of one pool, by number and by id: one lock around one store and its sampler.
+
+``SACReplayPool`` adds where the store comes from, plain dictionaries and snapshots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from headrace.buffer.files import Field
+from headrace.buffer.labels import Labelled
+from headrace.buffer.reader import described, dump_chunk
+from headrace.buffer.sampler import Drawn, require_rows
+from headrace.buffer.sampling import Sampling
+from headrace.buffer.store import Inserted, Store
+from headrace.buffer.tally import COUNTERS
+from headrace.common.batch import Batch
+from headrace.common.block import Block
+from headrace.common.errors import PoolError
+from headrace.common.label import Kind, Label
+from headrace.common.specs import TransitionSpec
+from headrace.common.statistics import ObsStatistics
+
+Array = np.ndarray[Any, Any]
+
+
+class RowPool:
+    """The rows of one pool; safe for threads: each public call is atomic.
+
+    Args:
+        sampling: how batches are drawn, from the moment on when there is a store.
+    """
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._lock = threading.RLock()
+        self._sampling = sampling
+        self._committed: Store | None = None  # what it holds may not be all that was added, see _store
+        self._closed = False
+
+    @property
+    def _store(self) -> Store | None:
+        """The store, with everything in it that was added; None until a spec is known."""
+        return self._committed
+
+    def _hold(self, store: Store) -> Store:
+        self._sampling.follow(store)
+        self._committed = store
+        return store
+
+    @property
+    def spec(self) -> TransitionSpec | None:
+        """Columns of the rows; None until something fixes them."""
+        return None if self._store is None else self._store.spec
+
+    @property
+    def size(self) -> int:
+        """Rows that may be sampled: the live ones that are not discarded."""
+        with self._lock:
+            return 0 if self._store is None else self._store.size
+
+    @property
+    def head(self) -> int:
+        """Id after the newest row, which is also the number of rows ever committed."""
+        return 0 if self._store is None else self._store.segment.head
+
+    @property
+    def tail(self) -> int:
+        """Id of the oldest live row."""
+        return 0 if self._store is None else self._store.segment.tail
+
+    @property
+    def env_steps(self) -> int:
+        """Executed env steps that all rows ever committed account for."""
+        return 0 if self._store is None else self._store.ledger.env_steps
+
+    @property
+    def updates(self) -> int:
+        """Optimiser updates granted, in both phases."""
+        return 0 if self._store is None else self._store.header.updates
+
+    @property
+    def offline_updates(self) -> int:
+        """Those of :attr:`updates` that were granted in the offline phase."""
+        return 0 if self._store is None else self._store.header[Field.OFFLINE]
+
+    @property
+    def epoch(self) -> int:
+        """Raised durably at every open and load: ids of an earlier epoch are void."""
+        return 0 if self._store is None else self._store.header[Field.EPOCH]
+
+    @property
+    def nonce(self) -> int:
+        """New at every open and load: a :class:`PoolView` whose header shows it has mapped this pool's files."""
+        return 0 if self._store is None else self._store.header[Field.NONCE]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def counters(self) -> dict[str, int]:
+        """Counts since the pool was made; accepted = live + evicted + retired + discarded."""
+        with self._lock:
+            return dict.fromkeys(COUNTERS, 0) if self._store is None else self._store.counters()
+
+    def insert(self, block: Block, actor: str, stream: int, first_seq: int, priorities: Array | None = None) -> Inserted:
+        """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
+
+        Rows that the ledger knows are dropped; a gap in front is counted. A block larger than ``max_block_rows`` takes several
+        commits, one larger than the capacity leaves its newest rows; all of it may be acknowledged.
+
+        Args:
+            block: n rows and their frames.
+            actor: name of whoever sends them.
+            stream: one of the actor's.
+            first_seq: of the first row.
+            priorities: ``(n,)`` of the rows, in place of the running maximum.
+
+        Raises:
+            BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
+                ``stream-closed``, ``actor-name``, ``actor-limit``.
+            PriorityRefused: likewise, for :meth:`update_priorities`' reasons.
+            PoolError: closed, no spec yet, or priorities without prioritised sampling.
+        """
+        with self._lock:
+            store = self._open()
+            given = None if priorities is None else self._sampling.check(priorities, block.n_rows)
+            done = store.insert(block, actor, stream, first_seq)
+            if given is not None:
+                self._sampling.supply(done, given)
+            return done
+
+    def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
+        """Move the cursor of a stream past ``rows`` refused rows, and count those that are new as rejected."""
+        with self._lock:
+            self._open().reject(actor, stream, first_seq, rows)
+
+    def label(self, actor: str, stream: int, first: int, last: int, outcome: int) -> Labelled:
+        """Say how the episode of rows ``first .. last`` (seqs) of a stream ended, at any time after they were committed.
+
+        A label is wholly there or wholly absent after a kill at any instant, and there once this has returned. Rows that are
+        gone are passed over and counted as ``labels_gone``; saying the same again changes nothing.
+
+        Args:
+            actor: who sent the rows.
+            stream: stream of the rows.
+            first: seq of the first row.
+            last: seq of the last row.
+            outcome: ``OUTCOME_UNKNOWN``, ``OUTCOME_SUCCESS`` or ``OUTCOME_FAILURE`` of ``headrace.common.specs``.
+
+        Raises:
+            LabelRefused: nothing changed; ``reason`` is that of :meth:`Label.check`, or ``actor``, ``stream``, ``ahead``.
+        """
+        return self.amend(actor, Label(Kind.OUTCOME, stream, first, last, outcome))
+
+    def amend_rewards(self, actor: str, stream: int, first: int, rewards: Any) -> Labelled:
+        """Put ``rewards``, ``(n,)`` or ``(n, K)``, in place of those of rows ``first .. first + n - 1``; else as :meth:`label`.
+
+        Raises:
+            LabelRefused: also reason ``reward``: a reward beyond the executed steps of its row.
+        """
+        values = np.asarray(rewards, "<f4")
+        values = values[:, None] if values.ndim == 1 else values
+        return self.amend(actor, Label(Kind.REWARDS, stream, first, first + len(values) - 1, rewards=values))
+
+    def discard(self, actor: str, stream: int, first: int, last: int) -> Labelled:
+        """Never sample rows ``first .. last`` again, such as those of an episode that went wrong; else as :meth:`label`.
+
+        They keep their place until they are evicted, and stay counted as env steps and in the statistics.
+        """
+        return self.amend(actor, Label(Kind.DISCARD, stream, first, last))
+
+    def amend(self, actor: str, label: Label) -> Labelled:
+        """Carry out a label; :meth:`label`, :meth:`amend_rewards` and :meth:`discard` by one name."""
+        with self._lock:
+            return self._open().label(actor, label)
+
+    def actors(self) -> list[str]:
+        """Every actor that the ledger knows, by the index that rows hold."""
+        with self._lock:
+            return [] if self._store is None else self._store.ledger.actors
+
+    def admit(self, actor: str) -> None:
+        """Say before its first block whether an actor can have a place in the ledger.
+
+        Raises:
+            BlockRefused: reason ``actor-name`` or ``actor-limit``.
+        """
+        with self._lock:
+            self._open().ledger.admit(actor)
+
+    def last_seq(self, actor: str, stream: int) -> int:
+        """Last committed seq of a stream; 0 when there is none.
+
+        Raises:
+            BlockRefused: reason ``stream-closed``.
+        """
+        with self._lock:
+            return 0 if self._store is None else self._store.ledger.last(actor, stream)
+
+    def streams(self, actor: str) -> dict[int, int]:
+        """Open streams of an actor -> last committed seq."""
+        with self._lock:
+            return {} if self._store is None else self._store.ledger.streams(actor)
+
+    def sample(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Batch:
+        """A batch of live rows that are not discarded: distinct and equally likely, or as ``sampling`` says.
+
+        Args:
+            batch_size: B.
+            rng: draws instead of the pool's own generator.
+            mix: with named sets, whose shares: ``critic``, or ``actor`` where some set has an ``actor_share``.
+
+        Raises:
+            PoolTooSmall: names B and the live rows, or the sets that have too few.
+            PoolError: there is no such mix.
+        """
+        with self._lock:
+            drawn = self.draw(batch_size, rng, mix)
+            batch = self._open().segment.reader.gather(drawn.ids)
+            return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets, epoch=self.epoch)
+
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Drawn:
+        """The rows that :meth:`sample` would gather, by id, with its errors."""
+        with self._lock:
+            self._check_not_closed()
+            if self._store is None:
+                require_rows(batch_size, 0)
+            self._open()
+            return self._sampling.draw(batch_size, rng, mix)
+
+    def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
+        """Give sampled rows new priorities; returns how many were stale: gone, discarded, or of an earlier epoch.
+
+        Stale ones are ignored and counted. Of a row that is named twice the last priority stays.
+
+        Args:
+            ids: ``(n,)`` integers, ``Batch.ids``.
+            priorities: ``(n,)``, at least 0, such as |td|; ``sampling.priority_eps`` is added.
+            epoch: ``Batch.epoch``; None means now.
+
+        Raises:
+            PriorityRefused: a number is negative or not finite, an id was never given out, or the lengths differ; none of
+                them was taken.
+            PoolError: sampling is not prioritised.
+        """
+        with self._lock:
+            self._open()
+            return self._sampling.update(epoch, ids, priorities)
+
+    @property
+    def drawable(self) -> int:
+        """Largest batch that there may be rows for now: live rows, or with named sets what their mixes can make of theirs."""
+        with self._lock:
+            return 0 if self._store is None else self._sampling.drawable
+
+    @property
+    def waiting(self) -> str:
+        """The named set that is waited for before any batch can be drawn, in words; empty when none is."""
+        with self._lock:
+            return "" if self._store is None else self._sampling.waiting
+
+    @property
+    def mixes(self) -> list[str]:
+        """What :meth:`sample` can draw: ``critic``, and ``actor`` where the actor's batch is a separate one."""
+        return self._sampling.mixes
+
+    def sampling_info(self) -> dict[str, Any]:
+        """How batches are drawn now, in numbers."""
+        with self._lock:
+            return self._sampling.info()
+
+    def gather(self, ids: Array, out: Batch | None = None) -> Batch:
+        """The rows ``ids``, ``(B,)`` int64, into ``out`` when given.
+
+        Raises:
+            PoolError: an id is not, or no longer, live.
+        """
+        with self._lock:
+            store = self._open()
+            if len(ids) and not (self.tail <= ids.min() and ids.max() < self.head):
+                raise PoolError(f"row ids {ids.min()} to {ids.max()} were asked for, live are [{self.tail}, {self.head})")
+            return store.segment.reader.gather(ids, out)
+
+    def live(self, start: int, stop: int) -> Batch:
+        """Those rows of ``[start, stop)`` that are live and not discarded; there may be none."""
+        with self._lock:
+            low, reader = max(start, self.tail), self._open().segment.reader
+            ids = np.arange(low, max(low, min(stop, self.head)))
+            return reader.gather(ids[~reader.discarded(ids)])
+
+    def statistics(self) -> ObsStatistics:
+        """Moments of the float observations, over the newest frame of each row ever committed, discarded ones too."""
+        with self._lock:
+            return ObsStatistics() if self._store is None else self._store.statistics.result()
+
+    def sync(self) -> None:
+        """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.
+
+        At level ``memory`` there is nothing to wait for: an insert that has returned survives the death of the process.
+        """
+        with self._lock:
+            self._open().sync()
+
+    def grant_updates(self, n: int, *, offline: bool = False) -> int:
+        """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total of both phases."""
+        with self._lock:
+            store, field = self._open(), Field.OFFLINE if offline else Field.UPDATES
+            store.header[field] += n
+            return store.header.updates
+
+    def dump(self, start: int | None = None, stop: int | None = None) -> Iterator[dict[str, Any]]:
+        """Live rows of ``[start, stop)`` in id order, while others go on inserting.
+
+        Yields:
+            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``outcome``, ``discarded`` (bool; such rows
+            are listed too) and ``digest`` (see :func:`row_digests`).
+        """
+        low = self.tail if start is None else start
+        high = self.head if stop is None else stop
+        while True:
+            with self._lock:
+                low, high = max(low, self.tail), min(high, self.head)
+                if low >= high:
+                    return
+                store = self._open()
+                batch = store.segment.reader.gather(np.arange(low, min(high, low + dump_chunk(store.spec))))
+                actors, discarded = store.ledger.actors, store.segment.reader.discarded(batch.ids)
+            yield from described(batch, discarded, actors)
+            low += len(batch)
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether rings, ledger, statistics and sampler agree; looks at every live row."""
+        with self._lock:
+            return (True, "") if self._store is None else self._store.check_valid()
+
+    def _check_not_closed(self) -> None:
+        if self._closed:
+            raise PoolError("the pool is closed")
+
+    def _open(self) -> Store:
+        self._check_not_closed()
+        if self._store is None:
+            raise PoolError("the pool has no spec yet; give one, add a plain batch, or load a snapshot")
+        return self._store
