@@ -61,7 +61,7 @@ class LearnerConfig:
     )
     threads: int = option(
         0,
-        help="threads that compute, on a CPU; 0: what suits the model and the cores",
+        help="threads that compute, on a CPU (of the mlp: processes); 0: what suits the model and the cores",
         low=0,
         high=256,
         resume=True,

@@ -178,6 +178,9 @@ class SupportSACTraining(nn.Module):
         cores = usable_cores()
         torch.set_num_threads(threads or (1 if cores <= 2 else min(8, cores // 2)))
 
+    def close(self) -> None:
+        """Give back what :meth:`use_threads` took; nothing here."""
+
     # --- the three steps of one update, here by autograd; a model may do the same sums faster --------------------------
 
     @torch.no_grad()

@@ -42,16 +42,27 @@ class DensePass:
         batch: B.
         deltas: one ``(B, width)`` buffer a hidden layer, for gradients; networks that take turns may share them.
         activations: likewise, for the forward pass up to the backward pass that belongs to it.
+        gradients: one tensor a parameter, in ``net.parameters()`` order; none where no backward pass follows.
+
+    Attributes:
+        gradients: those of the last backward pass.
     """
 
-    def __init__(self, net: Dense, batch: int, deltas: Sequence[Tensor], activations: Sequence[Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        net: Dense,
+        batch: int,
+        deltas: Sequence[Tensor],
+        activations: Sequence[Tensor] | None = None,
+        gradients: Sequence[Tensor] = (),
+    ) -> None:
         layers = [*net.trunk, net.head]
         self._weights: list[Tensor] = [layer.weight for layer in layers]
         self._biases: list[Tensor] = [layer.bias for layer in layers]
         self._deltas = deltas
         self._activations = hidden_buffers(net, batch) if activations is None else activations
         self._inputs: list[Tensor] = []
-        self._gradients = [torch.zeros_like(p) for p in net.parameters()]
+        self.gradients = list(gradients)
 
     @property
     def activations(self) -> Sequence[Tensor]:
@@ -65,8 +76,8 @@ class DensePass:
             x = torch.addmm(bias, x, weight.t(), out=output).relu_()
         return torch.addmm(self._biases[-1], x, self._weights[-1].t())
 
-    def backward(self, delta: Tensor) -> list[Tensor]:
-        """Gradients of all parameters, in ``net.parameters()`` order, valid until the next call.
+    def backward(self, delta: Tensor) -> None:
+        """Write the gradients of all parameters.
 
         Args:
             delta: ``(B, outputs)``, the gradient at the output of the last :meth:`forward`.
@@ -74,14 +85,13 @@ class DensePass:
         for i in reversed(range(len(self._weights))):
             if i == 0:
                 # The few rows of the transposed product cost half of what its few columns would.
-                self._gradients[0].copy_((self._inputs[0].t() @ delta).t())
+                self.gradients[0].copy_((self._inputs[0].t() @ delta).t())
             else:
-                torch.mm(delta.t(), self._inputs[i], out=self._gradients[2 * i])
-            torch.sum(delta, 0, out=self._gradients[2 * i + 1])
+                torch.mm(delta.t(), self._inputs[i], out=self.gradients[2 * i])
+            torch.sum(delta, 0, out=self.gradients[2 * i + 1])
             if i > 0:
                 delta = torch.mm(delta, self._weights[i], out=self._deltas[i - 1])
                 _relu_backward(delta, self._inputs[i], 0, grad_input=delta)
-        return self._gradients
 
     def add_input_gradient(self, delta: Tensor, first: int, into: Tensor) -> None:
         """Add the gradient at the inputs from column ``first`` on to ``into``, transposed.

@@ -113,6 +113,12 @@ class LearnerLoop:
 
     def run(self, stop: threading.Event) -> bool:
         """Train; whether the run reached its goal."""
+        try:
+            return self._run(stop)
+        finally:
+            self.sac.model.close()
+
+    def _run(self, stop: threading.Event) -> bool:
         self._publish()
         self._feed.start_drawing()
         while not stop.is_set():

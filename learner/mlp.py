@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -16,10 +15,11 @@ from headrace.common.config import option
 from headrace.common.errors import SpecError
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
-from headrace.learner.crew import Crew, usable_cores
-from headrace.learner.dense import Dense, DensePass, hidden_buffers
+from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in, usable_cores
+from headrace.learner.dense import Dense
 from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
-from headrace.learner.losses import actor_loss, actor_loss_gradient, critic_loss, critic_loss_gradient
+from headrace.learner.losses import actor_loss, critic_loss
+from headrace.learner.mlp_steps import ACTOR_GRADIENTS, CRITIC_GRADIENTS, NEXT_VALUES, Networks, Steps
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MLP(SupportSACTraining):
         self.critics = nn.ModuleList(Dense(sizes["critic"] + self.action_dim, hidden, 1) for _ in range(critics))
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False).eval()
         self._crew = Crew(1)
-        self._parts: list[_Part] | None = None
+        self._steps: Steps | None = None
 
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Tensor:
         """Keys that the role sees, in order, flattened and concatenated, ``(B, F)`` float32; uint8 keys as x / 255."""
@@ -115,125 +115,93 @@ class MLP(SupportSACTraining):
         """``trunk.{i}.weight``, ``trunk.{i}.bias``, ``head.weight``, ``head.bias``."""
         return {name: p.detach() for name, p in self.actor_params()}
 
-    # --- the three steps by hand: the same sums as the contract's defaults, which the tests hold them to -----------------
+    # --- the three steps by hand, see mlp_steps.py ------------------------------------------------------------------
 
     def sac_next_values(
         self, actor_features: Tensor, critic_features: Tensor, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor | None]:
         """Target values and log pi, see the contract."""
-        parts = self._by_hand(actor_features)
-        if parts is None:
+        steps = self._by_hand(actor_features)
+        if steps is None:
             return super().sac_next_values(actor_features, critic_features, generator)
-        noise = self._noise(len(actor_features), generator)
-
-        @torch.inference_mode()
-        def share(part: _Part) -> tuple[Tensor, Tensor]:
-            rows = part.rows
-            action, log_prob = TanhGaussian(part.actor.forward(actor_features[rows])).sample_with(noise[rows])
-            x = torch.cat((critic_features[rows], action), dim=1)
-            return torch.cat([net.forward(x) for net in part.target], dim=1), log_prob
-
-        q, log_prob = zip(*self._crew.run(share, parts), strict=True)
-        return torch.cat(q), torch.cat(log_prob)
+        steps.actor_features.copy_(actor_features)
+        steps.critic_features.copy_(critic_features)
+        steps.noise.normal_(generator=generator)
+        self._crew.run(NEXT_VALUES, steps.do, steps.shares)
+        return steps.q.clone(), steps.log_prob.clone()
 
     def sac_critic_gradients(
         self, features: Tensor, action: Tensor, target: Tensor, importance: Tensor | None = None
     ) -> CriticGradients:
         """Critic loss and gradients, see the contract."""
-        parts = self._by_hand(features)
-        if parts is None:
+        steps = self._by_hand(features)
+        if steps is None:
             return super().sac_critic_gradients(features, action, target, importance)
-
-        @torch.inference_mode()
-        def share(part: _Part) -> tuple[Tensor, list[Tensor]]:
-            rows = part.rows
-            x = torch.cat((features[rows], action[rows]), dim=1)
-            q, gradients = [], []
-            weights = None if importance is None else importance[rows]
-            for critic in part.critics:  # one after the other, backward while the forward pass is still in the cache
-                q.append(critic.forward(x))
-                gradients += critic.backward(critic_loss_gradient(q[-1], target[rows], len(features), weights))
-            return torch.cat(q, dim=1), gradients
-
-        q, gradients = zip(*self._crew.run(share, parts), strict=True)
-        with torch.inference_mode():
-            values = torch.cat(q)
-            return CriticGradients(critic_loss(values, target, importance), values, _sum(gradients))
+        steps.critic_features.copy_(features)
+        steps.action.copy_(action)
+        steps.target.copy_(target)
+        steps.importance.copy_(importance) if importance is not None else steps.importance.fill_(1.0)
+        self._crew.run(CRITIC_GRADIENTS, steps.do, steps.shares)
+        q = steps.q.clone()
+        return CriticGradients(critic_loss(q, target, importance), q, steps.critic_sum())
 
     def sac_actor_gradients(
         self, actor_features: Tensor, critic_features: Tensor, alpha: Tensor, generator: torch.Generator | None
     ) -> ActorGradients:
         """Actor loss and gradients, see the contract."""
-        parts = self._by_hand(actor_features)
-        if parts is None:
+        steps = self._by_hand(actor_features)
+        if steps is None:
             return super().sac_actor_gradients(actor_features, critic_features, alpha, generator)
-        noise, batch = self._noise(len(actor_features), generator), len(actor_features)
-
-        @torch.inference_mode()
-        def share(part: _Part) -> tuple[Tensor, Tensor, list[Tensor]]:
-            rows = part.rows
-            policy = TanhGaussian(part.actor.forward(actor_features[rows]))
-            action, log_prob = policy.sample_with(noise[rows])
-            x = torch.cat((critic_features[rows], action), dim=1)
-            q = torch.cat([net.forward(x) for net in part.critics], dim=1)
-            d_q, d_log_prob = actor_loss_gradient(q, alpha, batch)
-            d_action = torch.zeros_like(action.t(), memory_format=torch.contiguous_format)
-            for i in reversed(range(len(part.critics))):
-                part.critics[i].add_input_gradient(d_q[:, i], critic_features.shape[1], d_action)
-            return q, log_prob, part.actor.backward(policy.pull_back(d_action.t(), d_log_prob))
-
-        shares_q, shares_log_prob, gradients = zip(*self._crew.run(share, parts), strict=True)
-        with torch.inference_mode():
-            q, log_prob = torch.cat(shares_q), torch.cat(shares_log_prob)
-            return ActorGradients(actor_loss(q, log_prob, alpha), q, log_prob, _sum(gradients))
+        steps.actor_features.copy_(actor_features)
+        steps.critic_features.copy_(critic_features)
+        steps.noise.normal_(generator=generator)
+        steps.alpha.copy_(alpha)
+        self._crew.run(ACTOR_GRADIENTS, steps.do, steps.shares)
+        q, log_prob = steps.q.clone(), steps.log_prob.clone()
+        return ActorGradients(actor_loss(q, log_prob, alpha), q, log_prob, steps.actor_sum())
 
     def use_threads(self, threads: int) -> None:
-        """A crew that shares out the rows of each batch, see :class:`Crew`; 0: two, or half the cores up to 4."""
+        """A crew of processes that share out the rows of each batch, see :class:`Crew`; 0: two, or half the cores up to 4.
+
+        To be called before an optimiser takes hold of the parameters: they move to where the crew sees them.
+        """
+        self.close()
         cores = usable_cores()
         torch.set_num_threads(1)
-        self._crew = Crew(threads or min(cores, max(2, min(4, cores // 2))))
-        self._parts = None
+        self._crew, self._steps = Crew((threads or min(cores, max(2, min(4, cores // 2)))) if SHARES_MEMORY else 1), None
+        if self._crew.size > 1:
+            networks = self._networks()
+            values = [p.detach() for p in networks.parameters()]
+            memory = self._crew.share({"networks": networks.sizes()}, nbytes(networks.shapes()))
+            networks.move(tensors_in(memory, networks.shapes()))
+            with torch.no_grad():
+                torch._foreach_copy_([*networks.parameters()], values)
 
-    def _by_hand(self, x: Tensor) -> list[_Part] | None:
-        """A part for each thread, or None where autograd does better or must: other devices, autocast."""
+    def close(self) -> None:
+        """End the crew; harmless when called twice."""
+        self._crew.close()
+
+    def _networks(self) -> Networks:
+        return Networks(self.actor, _dense(self.critics), _dense(self.target_critics))
+
+    def _by_hand(self, x: Tensor) -> Steps | None:
+        """The steps for this batch size, or None where autograd does better or must: other devices, autocast."""
         if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return None
-        if self._parts is None or self._parts[-1].rows.stop != len(x):
-            count = min(self._crew.size, len(x))
-            edges = [i * len(x) // count for i in range(count + 1)]
-            self._parts = [_Part(self, slice(low, high)) for low, high in pairwise(edges)]
-        return self._parts
-
-    def _noise(self, batch: int, generator: torch.Generator | None) -> Tensor:
-        return torch.randn((batch, self.action_dim), generator=generator)
+        if self._steps is None or self._steps.batch != len(x):
+            networks, batch, shares = self._networks(), len(x), min(self._crew.size, len(x))
+            shapes = networks.step_shapes(batch, shares)
+            if self._crew.size == 1:
+                tensors = [torch.zeros(shape) for shape in shapes]
+            else:
+                tensors = tensors_in(self._crew.share({"batch": batch, "shares": shares}, nbytes(shapes)), shapes)
+            self._steps = Steps(networks, batch, shares, tensors)
+        return self._steps
 
     def _heads(self, twin: str) -> nn.ModuleList:
         if twin not in (ONLINE, TARGET):
             raise SpecError(f"twin: {twin!r} is not one of {ONLINE}, {TARGET}")
         return self.critics if twin == ONLINE else self.target_critics
-
-
-class _Part:
-    """The passes by hand of all networks over one slice of the rows; they take turns in as few buffers as can be."""
-
-    def __init__(self, model: MLP, rows: slice) -> None:
-        self.rows = rows
-        batch = rows.stop - rows.start
-        deltas = hidden_buffers(model.actor, batch)
-        self.actor = DensePass(model.actor, batch, deltas)
-        self.critics = [DensePass(net, batch, deltas) for net in _dense(model.critics)]
-        self.target = [
-            DensePass(net, batch, deltas, online.activations)
-            for net, online in zip(_dense(model.target_critics), self.critics, strict=True)
-        ]
-
-
-def _sum(parts: Sequence[list[Tensor]]) -> list[Tensor]:
-    """The gradients of all rows, in the buffers of the first part, always added in the same order."""
-    total, *rest = parts
-    for gradients in rest:
-        torch._foreach_add_(total, gradients)
-    return total
 
 
 def _dense(nets: nn.ModuleList) -> list[Dense]:

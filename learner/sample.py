@@ -88,7 +88,9 @@ class Sampler:
         return tensors if self._normaliser is None else self._normaliser(tensors)
 
     def _tensor(self, array: Array) -> Tensor:
-        # from_numpy wants memory that may be written and has no gaps; rows are neither packed by column nor ours
-        if not (array.flags.writeable and array.flags.c_contiguous):
+        # from_numpy wants memory that may be written and has no gaps; rows are neither packed by column nor ours. A single
+        # row counts as packed whatever its stride is.
+        whole = not any(stride % array.itemsize for stride in array.strides)
+        if not (array.flags.writeable and array.flags.c_contiguous and whole):
             array = array.copy()
         return torch.from_numpy(array).to(self._device)

@@ -64,7 +64,10 @@ def make_batch(spec: TransitionSpec, size: int = 8, seed: int = 0, **columns: An
 def make_sac(spec: TransitionSpec, *, seed: int = 0, model: ModelConfig | None = None, **options: Any) -> SAC:
     """A learner with small networks."""
     config = LearnerConfig(**{"batch_size": 8, **options})
-    return SAC(make_model(spec, model or ModelConfig("mlp", dict(SMALL)), seed), spec, config, seed)
+    made = make_model(spec, model or ModelConfig("mlp", dict(SMALL)), seed)
+    if config.threads:
+        made.use_threads(config.threads)
+    return SAC(made, spec, config, seed)
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,139 @@
-"""A crew does every share, in order, and meets again also when one of them fails."""
+"""A crew's mates are real processes: what they write is what the learner would write, and losing one loses nothing."""
 
-import threading
+import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
+import torch
+from helpers.learner import make_batch, make_sac, make_spec
 
-from headrace.learner.crew import Crew
+from headrace.learner import crew as crews
+from headrace.learner.crew import Crew, nbytes, tensors_in
 
-
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_results_come_in_the_order_of_the_shares(size):
-    assert Crew(size).run(lambda share: share * 10, range(size)) == [10 * i for i in range(size)]
-
-
-def test_shares_run_at_once_and_the_first_is_the_callers():
-    meeting = threading.Barrier(3)
-
-    def meet(share):
-        meeting.wait(timeout=10)
-        return share, threading.current_thread().name
-
-    found = Crew(3).run(meet, range(3))
-    assert [share for share, _ in found] == [0, 1, 2]
-    assert found[0][1] == threading.current_thread().name
-    assert all(name.startswith("crew") for _, name in found[1:])
+READY_S = 60.0
+STEPS = 6
 
 
-@pytest.mark.parametrize("failing", [0, 1])
-def test_a_failure_is_raised_after_every_share_has_ended(failing):
-    ended = []
+@pytest.fixture
+def trained():
+    """Make a learner with so many processes; all of them end with the test."""
+    made, before = [], torch.get_num_threads()
 
-    def work(share):
-        if share == failing:
-            raise ArithmeticError(f"share {share}")
+    def make(size, wait=True):
+        sac = make_sac(make_spec(), threads=size)
+        made.append(sac.model)
+        sac.update(make_batch(make_spec(), seed=99))
+        if wait:
+            assert sac.model._crew.wait_ready(READY_S)
+        return sac
+
+    yield make
+    for model in made:
+        model.close()
+    torch.set_num_threads(before)
+
+
+def train(sac, first=0, meanwhile=None):
+    for i in range(first, first + STEPS):
+        if meanwhile is not None and i == first + 2:
+            meanwhile()
+        sac.update(make_batch(make_spec(), seed=i))
+    return {name: tensor.clone() for name, tensor in sac.get_state()["tensors"].items()}
+
+
+def alone(sac):
+    """End the mates, so that this process does every share from now on."""
+    sac.model.close()
+    return sac
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_mates_write_what_the_learner_would_write_to_the_bit(trained):
+    together, by_itself = trained(3), alone(trained(3))
+    counts = []
+    for sac in (together, by_itself):
+        do, mine = sac.model._steps.do, []
+        sac.model._steps.do = lambda step, share, do=do, mine=mine: (mine.append(share), do(step, share))
+        counts.append(mine)
+    assert same(train(together), train(by_itself))
+    assert set(counts[0]) == {0}
+    assert set(counts[1]) == {0, 1, 2}
+
+
+def test_a_crew_follows_the_batch_size_and_needs_no_row_for_each_process(trained):
+    together, by_itself = trained(3), alone(trained(3))
+    for size in (5, 2, 1, 32):
+        batch = make_batch(make_spec(), size=size, seed=size)
+        for sac in (together, by_itself):
+            sac.update(batch)
+            sac.model._crew.wait_ready(READY_S)
+            sac.update(batch)
+    assert same(train(together), train(by_itself))
+
+
+def test_training_does_not_wait_for_the_mates(trained):
+    assert same(train(trained(2, wait=False)), train(alone(trained(2, wait=False))))
+
+
+def test_a_killed_mate_is_done_without(trained, caplog):
+    sac, by_itself = trained(2), alone(trained(2))
+    process = sac.model._crew._mates[0]._process
+    found = train(sac, meanwhile=lambda: os.kill(process.pid, signal.SIGKILL))
+    assert same(found, train(by_itself))
+    assert process.poll() is not None
+    assert "process 1 of the learner's crew is lost" in caplog.text
+
+
+def test_a_mate_that_hangs_is_done_without(trained, caplog, monkeypatch):
+    monkeypatch.setattr(crews, "STEP_S", 2.0)
+    sac, by_itself = trained(2), alone(trained(2))
+    process = sac.model._crew._mates[0]._process
+    found = train(sac, meanwhile=lambda: os.kill(process.pid, signal.SIGSTOP))
+    assert same(found, train(by_itself))
+    assert process.poll() is not None
+    assert "timed out" in caplog.text
+
+
+def test_mates_end_with_the_crew_and_with_the_learner(trained):
+    process = trained(2).model._crew._mates[0]._process
+    os.kill(process.pid, signal.SIGINT)  # Ctrl-C reaches the whole group; the learner decides
+    os.kill(process.pid, signal.SIGTERM)
+    time.sleep(0.1)
+    assert process.poll() is None
+    code = "import os,sys,time;from headrace.learner.crew import Crew;c=Crew(2);print(c._mates[0]._process.pid,flush=True)"
+    learner = subprocess.Popen([sys.executable, "-c", f"{code};time.sleep(60)"], stdout=subprocess.PIPE, text=True)
+    with learner:
+        mate = int(learner.stdout.readline())
+        learner.kill()
+    end = time.monotonic() + READY_S
+    while os.path.exists(f"/proc/{mate}") and time.monotonic() < end:
         time.sleep(0.05)
-        ended.append(share)
+    assert not os.path.exists(f"/proc/{mate}")
 
-    with pytest.raises(ArithmeticError, match=f"share {failing}"):
-        Crew(2).run(work, range(2))
-    assert ended == [1 - failing]
+
+def test_one_process_starts_none():
+    crew = Crew(1)
+    done = []
+    crew.run(2, lambda step, share: done.append((step, share)), 1)
+    assert done == [(2, 0)]
+    assert crew.wait_ready(0.0)
+
+
+def test_tensors_lie_behind_each_other_and_hold_zeros():
+    shapes = [(3, 5), (), (7,), (0, 2)]
+    memory = Crew(1).share({}, nbytes(shapes))
+    tensors = tensors_in(memory, shapes)
+    assert [tuple(t.shape) for t in tensors] == shapes
+    assert all(not t.any() for t in tensors)
+    for i, tensor in enumerate(tensors):
+        tensor.fill_(i + 1)
+    again = tensors_in(memory, shapes)
+    assert [t.flatten()[:1].tolist() for t in again] == [[1.0], [2.0], [3.0], []]
+    assert [t.sum().item() for t in again] == [15.0, 2.0, 21.0, 0.0]

@@ -9,9 +9,10 @@ from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.specs import ObsSpec
 from headrace.common.weights import Version, WeightSet
-from headrace.learner import crew
+from headrace.learner import crew, mlp
 from headrace.learner.config import ModelConfig
 from headrace.learner.contract import SupportSACTraining
+from headrace.learner.crew import Crew
 from headrace.learner.models import make_model
 
 SHAPES = [
@@ -23,17 +24,32 @@ SHAPES = [
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
-@pytest.fixture(params=[1, 2, 3], ids=lambda n: f"{n} threads")
-def threads(request):
+class Alone(Crew):
+    """A crew whose mates never come, so that this process does every share."""
+
+    def __init__(self, size):
+        super().__init__(1)
+        self.size = size
+
+
+@pytest.fixture
+def torch_threads():
     before = torch.get_num_threads()
-    yield request.param
+    yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=[1, 2, 3], ids=lambda n: f"{n} shares")
+def threads(request, torch_threads, monkeypatch):
+    monkeypatch.setattr(mlp, "Crew", Alone)
+    return request.param
 
 
 def setup(options, size=32, threads=1):
     spec = make_spec(action=(2,))
     model = make_model(spec, ModelConfig("mlp", options), 0)
-    model.use_threads(threads)
+    if threads > 1:
+        model.use_threads(threads)
     generator = torch.Generator().manual_seed(7)
     features = torch.randn(size, 3, generator=generator)
     action = torch.rand(size, 2, generator=generator) * 2 - 1
@@ -97,8 +113,14 @@ def test_the_crew_leaves_cores_to_the_others(cores, asked, expected, threads, mo
     assert (model._crew.size, torch.get_num_threads()) == (expected, 1)
 
 
+def test_without_shared_memory_the_learner_is_alone(threads, monkeypatch):
+    monkeypatch.setattr(mlp, "SHARES_MEMORY", False)
+    model = setup(SHAPES[0], threads=threads)[0]
+    assert model._crew.size == 1
+
+
 @pytest.mark.parametrize(("cores", "asked", "expected"), [(1, 0, 1), (2, 0, 1), (8, 0, 4), (64, 0, 8), (2, 3, 3)])
-def test_other_models_take_torch_threads(cores, asked, expected, threads, monkeypatch):
+def test_other_models_take_torch_threads(cores, asked, expected, torch_threads, monkeypatch):
     monkeypatch.setattr(crew.os, "sched_getaffinity", lambda pid: set(range(cores)))
     SupportSACTraining.use_threads(setup(SHAPES[0])[0], asked)
     assert torch.get_num_threads() == expected
@@ -120,8 +142,8 @@ def test_training_by_hand_and_by_autograd_stays_together(monkeypatch):
     for i in range(20):
         batch = make_batch(spec, seed=i)
         ours, theirs = by_hand.update(batch), generic.update(batch)
-    assert by_hand.model._parts is not None
-    assert generic.model._parts is None
+    assert by_hand.model._steps is not None
+    assert generic.model._steps is None
     for name, value in ours.items():
         torch.testing.assert_close(value, theirs[name], rtol=1e-4, atol=1e-5, msg=name)
 

@@ -26,6 +26,12 @@ def same(first, second):
     return [name for name in first if not torch.equal(first[name], second[name])]
 
 
+def test_a_batch_of_one_row_trains():
+    sac = make_sac(make_spec())
+    sac.update(make_batch(make_spec(), size=1))
+    assert sac.check_valid() == (True, "")
+
+
 def test_doubling_the_envs_action_scale_leaves_alphas_trajectory_to_the_bit():
     narrow = make_spec(low=[-1.0, 0.5], high=[1.0, 3.0])
     wide = make_spec(low=[-2.0, 1.0], high=[2.0, 6.0])
