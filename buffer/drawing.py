@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.sampler import Drawn
+from headrace.buffer.sampler import Drawn, joined
 from headrace.common.batch import Batch
 from headrace.common.errors import PoolTooSmall
 from headrace.common.specs import TransitionSpec
@@ -58,7 +56,7 @@ class Drawing:
         while done < work.batches:
             n = min(most, work.batches - done)
             try:
-                drawn = _joined([self._update(work.batch_size) for _ in range(n)])
+                drawn = self._updates(work.batch_size, n)
             except PoolTooSmall as error:
                 return done, out, str(error)[:256]
             number = pool.grant_updates(n, offline=work.offline)
@@ -73,7 +71,7 @@ class Drawing:
     def again(self, work: Again) -> tuple[list[Parts], str]:
         """The messages that bring the rows, or why there are none."""
         try:
-            drawn = self._update(max(1, work.rows // len(self._pool.mixes)))
+            drawn = self._updates(max(1, work.rows // len(self._pool.mixes)), 1)
         except PoolTooSmall as error:
             return [], str(error)[:256]
         rows = len(drawn.ids)
@@ -82,9 +80,9 @@ class Drawing:
         head = BatchHead(0, rows, ticket=work.ticket, pool_epoch=self._pool.epoch)
         return batch_messages(head, self._gather(drawn, rows), self._spec), ""
 
-    def _update(self, batch_size: int) -> Drawn:
-        """The rows of one update: the critic's batch, then the actor's where that is separate."""
-        return _joined([self._pool.draw(batch_size, mix=mix) for mix in self._pool.mixes])
+    def _updates(self, batch_size: int, n: int) -> Drawn:
+        """The rows of n updates: of each the critic's batch, then the actor's where that is separate."""
+        return joined([self._pool.draw(batch_size, mix=mix, batches=n) for mix in self._pool.mixes], n)
 
     def _by_ids(self, head: DrawnHead, drawn: Drawn) -> Parts:
         head = replace(head, nonce=self._pool.nonce, pool_epoch=self._pool.epoch)
@@ -97,13 +95,3 @@ class Drawing:
             self._staging = Staging(self._spec, most)
         batch = self._pool.gather(drawn.ids, self._staging.take()[:n])
         return replace(batch, weights=drawn.weights, sets=drawn.sets)
-
-
-def _joined(draws: list[Drawn]) -> Drawn:
-    """Several draws of one sampler, one after the other."""
-    if len(draws) == 1:
-        return draws[0]
-    weights = [d.weights for d in draws if d.weights is not None]
-    sets = [d.sets for d in draws if d.sets is not None]
-    joined = (np.concatenate(parts) if parts else None for parts in (weights, sets))
-    return Drawn(np.concatenate([d.ids for d in draws]), *joined)

@@ -18,7 +18,7 @@ from headrace.buffer.config import SamplingConfig
 from headrace.buffer.files import Field, Header
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.ring import spans
-from headrace.buffer.sampler import Drawn, require_rows
+from headrace.buffer.sampler import Drawn, joined, require_rows
 from headrace.buffer.sum_tree import SumTree
 from headrace.common.errors import PriorityRefused
 
@@ -66,7 +66,7 @@ class Priorities:
 
     # --- drawing ----------------------------------------------------------------------------------------------------
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None, batches: int = 1) -> Drawn:
         """Rows with probability P(i) = p_i^a / sum p^a, and weights (N P)^-b over the largest of the batch.
 
         A row may come more than once, see :meth:`SumTree.draw`.
@@ -75,7 +75,10 @@ class Priorities:
             PoolTooSmall: fewer rows than ``batch_size`` are live.
         """
         require_rows(batch_size, self._live)
-        slots, leaves = self._tree.draw(batch_size, self._random.pick(rng))
+        return joined([self._draw(batch_size, self._random.pick(rng)) for _ in range(batches)])
+
+    def _draw(self, batch_size: int, rng: np.random.Generator) -> Drawn:
+        slots, leaves = self._tree.draw(batch_size, rng)
         # N and the sum are the same for the whole batch, so they cancel when the largest weight becomes 1.
         weights = (leaves.min() / leaves) ** np.float32(self.importance_exponent)
         return Drawn(self._ids(slots), weights)

@@ -223,14 +223,14 @@ class RowPool:
             batch = self._open().segment.reader.gather(drawn.ids)
             return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets, epoch=self.epoch)
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Drawn:
-        """The rows that :meth:`sample` would gather, by id, with its errors."""
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic", batches: int = 1) -> Drawn:
+        """The rows that :meth:`sample` would gather, by id, with its errors; of ``batches`` batches one after the other."""
         with self._lock:
             self._check_not_closed()
             if self._store is None:
                 require_rows(batch_size, 0)
             self._open()
-            return self._sampling.draw(batch_size, rng, mix)
+            return self._sampling.draw(batch_size, rng, mix, batches)
 
     def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
         """Give sampled rows new priorities; returns how many were stale: gone, discarded, or of an earlier epoch.

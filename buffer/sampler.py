@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows chosen for one batch.
+    """Rows chosen for one batch, or for several one after the other.
 
     Attributes:
         ids: ``(B,)`` int64 ids of live rows.
@@ -30,11 +31,25 @@ class Drawn:
     sets: Array | None = None
 
 
+def joined(draws: Sequence[Drawn], batches: int = 1) -> Drawn:
+    """Draws of ``batches`` batches each as one: the first batch of every draw, then the second of every draw, and so on."""
+    if len(draws) == 1:
+        return draws[0]
+    columns = zip(*((d.ids, d.weights, d.sets) for d in draws), strict=True)
+    return Drawn(*(_interleaved(parts, batches) for parts in columns))
+
+
+def _interleaved(parts: Sequence[Any], batches: int) -> Any:
+    if parts[0] is None:
+        return None
+    return np.concatenate([part.reshape(batches, -1) for part in parts], axis=1).reshape(-1)
+
+
 class Sampler(Protocol):
     """Draws live rows of one pool; called under the pool's lock."""
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
-        """``batch_size`` rows, in random order; ``rng`` draws in place of the pool's generator.
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None, batches: int = 1) -> Drawn:
+        """``batches`` batches of ``batch_size`` rows, each in random order; ``rng`` draws in place of the pool's generator.
 
         Raises:
             PoolTooSmall: fewer rows than ``batch_size`` can be drawn.
@@ -42,13 +57,13 @@ class Sampler(Protocol):
 
 
 class UniformSampler:
-    """Each live row that is not discarded equally likely, none twice."""
+    """Each live row that is not discarded equally likely, none twice in a batch."""
 
     def __init__(self, header: Header, tombstones: Tombstones, random: RandomSource) -> None:
         self._header, self._tombstones, self._random = header, tombstones, random
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None = None) -> Drawn:
-        """Distinct rows.
+    def draw(self, batch_size: int, rng: np.random.Generator | None = None, batches: int = 1) -> Drawn:
+        """Batches of distinct rows, all in one go: a call of numpy costs more than a batch of numbers.
 
         Raises:
             PoolTooSmall: fewer rows than ``batch_size`` are there.
@@ -56,24 +71,26 @@ class UniformSampler:
         tail = self._header.tail
         rows = self._header.head - tail - len(self._tombstones)
         require_rows(batch_size, rows)
-        ids = _distinct(self._random.pick(rng), rows, batch_size)
+        ids = _distinct(self._random.pick(rng), rows, batch_size, batches)
         ids += tail
         return Drawn(self._tombstones.step_over(ids))
 
 
-def _distinct(rng: np.random.Generator, rows: int, n: int) -> Array:
-    """``(n,)`` distinct numbers below ``rows``, every ordered choice of them equally likely.
+def _distinct(rng: np.random.Generator, rows: int, n: int, batches: int) -> Array:
+    """``(batches * n,)`` numbers below ``rows``, each n of them distinct and every ordered choice of them equally likely.
 
-    Where a repetition is unlikely, draws with one are thrown away as a whole, which costs half of the generator's own
+    Where a repetition is unlikely, a batch with one is thrown away as a whole, which costs half of the generator's own
     choice. That one is Floyd's algorithm for small shares and a tail shuffle above one in fifty, so the cost follows n.
     """
     if n * n > rows:
-        return rng.choice(rows, n, replace=False)
-    while True:
-        drawn = rng.integers(rows, size=n)
-        ordered = np.sort(drawn)
-        if not (ordered[1:] == ordered[:-1]).any():
-            return drawn
+        return np.concatenate([rng.choice(rows, n, replace=False) for _ in range(batches)])
+    drawn = rng.integers(rows, size=(batches, n))
+    ordered = np.sort(drawn)
+    repeated = ordered[:, 1:] == ordered[:, :-1]
+    if repeated.any():
+        again = repeated.any(axis=1)
+        drawn[again] = _distinct(rng, rows, n, int(again.sum())).reshape(-1, n)
+    return drawn.reshape(-1)
 
 
 def require_rows(batch_size: int, rows: int) -> None:

@@ -11,7 +11,7 @@ from headrace.buffer.config import SamplingConfig
 from headrace.buffer.files import Field
 from headrace.buffer.priorities import Priorities, check_priorities
 from headrace.buffer.random_source import RandomSource
-from headrace.buffer.sampler import Drawn, Sampler, UniformSampler
+from headrace.buffer.sampler import Drawn, Sampler, UniformSampler, joined
 from headrace.buffer.set_sampler import SetSampler
 from headrace.buffer.store import Inserted, Store
 from headrace.common.errors import PoolError
@@ -49,13 +49,13 @@ class Sampling:
             for index in self._sets.sets.values():
                 store.attach(index)
 
-    def draw(self, batch_size: int, rng: np.random.Generator | None, mix: str) -> Drawn:
-        """Rows for one batch, see :class:`Sampler` and :class:`SetSampler`."""
+    def draw(self, batch_size: int, rng: np.random.Generator | None, mix: str, batches: int = 1) -> Drawn:
+        """Rows for so many batches, see :class:`Sampler` and :class:`SetSampler`."""
         if self._sets is not None:
-            return self._sets.draw(batch_size, rng, mix)
+            return joined([self._sets.draw(batch_size, rng, mix) for _ in range(batches)])
         if mix not in self.mixes:
             raise PoolError(f"mix {mix!r}: there are no named sets to mix; declare sampling.sets")
-        return self._sampler.draw(batch_size, rng)
+        return self._sampler.draw(batch_size, rng, batches)
 
     @property
     def drawable(self) -> int:

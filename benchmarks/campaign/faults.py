@@ -169,7 +169,7 @@ _ALL = (
         'ids - self._gone, side="left")',
         "tombstones",
     ),
-    _mutant("rows-twice-in-a-batch", "sampler", "if not (ordered[1:] == ordered[:-1]).any():", "if True:", "sampler"),
+    _mutant("rows-twice-in-a-batch", "sampler", "if repeated.any():", "if False:", "sampler"),
     _mutant("leaf-of-zero-found", "sum_tree", "child = (sums > rest[:, None])", "child = (sums >= rest[:, None])", "sum_tree"),
     _mutant(
         "sums-in-single-precision",
@@ -221,9 +221,9 @@ _ALL = (
     _mutant("first-task-favoured", "apportion", "start = bisect_right(keys, self._last)", "start = 0", "apportion"),
     _mutant(
         "weights-left-out-of-messages",
-        "drawing",
-        "weights = [d.weights for d in draws if d.weights is not None]",
-        "weights: list[np.ndarray] = []",
+        "sampler",
+        "(d.ids, d.weights, d.sets) for d in draws",
+        "(d.ids, None, d.sets) for d in draws",
         DEMANDS,
     ),
     # snapshots, generations, power cuts

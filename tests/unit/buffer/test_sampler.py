@@ -1,11 +1,12 @@
 import mmap
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from headrace.buffer.files import Field, Header
 from headrace.buffer.random_source import RandomSource
-from headrace.buffer.sampler import UniformSampler
+from headrace.buffer.sampler import Drawn, UniformSampler, joined
 from headrace.buffer.tombstones import Tombstones
 from headrace.common.errors import PoolTooSmall
 
@@ -54,3 +55,24 @@ def test_a_given_generator_draws_instead():
     one, two = (sampler.draw(9, np.random.default_rng(5)).ids for _ in range(2))
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(sampler.draw(9).ids, sampler_of(0, 1000).draw(9).ids)
+
+
+@pytest.mark.parametrize("rows", [50, 20])
+def test_several_batches_at_once_are_drawn_as_one_by_one(rows):
+    """The second size is too small for throwing batches away."""
+    batches = sampler_of(100, 100 + rows).draw(5, batches=4000).ids.reshape(4000, 5) - 100
+    assert (np.diff(np.sort(batches)) > 0).all()
+    expected = 4000 * 5 / rows
+    chi_square = ((np.bincount(batches.reshape(-1), minlength=rows) - expected) ** 2 / expected).sum()
+    assert chi_square < rows - 1 + 4 * np.sqrt(2 * (rows - 1))
+    assert abs(batches[:, 0].mean() - (rows - 1) / 2) < 5 * rows / np.sqrt(12 * 4000)  # the order says nothing
+    shared = np.mean([len(np.intersect1d(a, b)) for a, b in pairwise(batches)])
+    assert abs(shared - 25 / rows) < 0.1  # and one batch nothing about the next
+
+
+def test_draws_of_several_batches_are_joined_batch_by_batch():
+    one, two = (Drawn(np.arange(4) + at, np.arange(4, dtype=np.float32) + at) for at in (0, 10))
+    both = joined([one, two], 2)
+    assert both.ids.tolist() == both.weights.tolist() == [0, 1, 10, 11, 2, 3, 12, 13]
+    assert both.sets is None
+    assert joined([one, two]).ids.tolist() == [0, 1, 2, 3, 10, 11, 12, 13]
