@@ -35,6 +35,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def split(self, size: int) -> list[Batch]:
+        """Consecutive batches of ``size`` rows each, which is a whole part of B, as views."""
+        if size == len(self):
+            return [self]
+        return [self[low : low + size] for low in range(0, len(self), size)]
+
     def __getitem__(self, index: Any) -> Batch:
         """Some of the rows, by anything that numpy takes; a slice gives views."""
         return Batch(

@@ -90,7 +90,7 @@ class Feed:
                 raise self._failure
             self._ahead -= 1
             rows = self._batches.popleft()
-        return [rows[low : low + self._batch_size] for low in range(0, len(rows), self._batch_size)]
+        return rows.split(self._batch_size)
 
     @property
     def must_draw(self) -> bool:
@@ -257,7 +257,7 @@ class Feed:
             return
         head, batch = self._incoming.head, self._incoming.batch
         self._torn.pop(head.ticket, None)
-        self._batches.extend(batch[low : low + head.rows] for low in range(0, len(batch), head.rows))
+        self._batches.extend(batch.split(head.rows))
         self._incoming = None
 
     def _drop_incoming(self) -> int:

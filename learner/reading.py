@@ -151,7 +151,7 @@ class Reading:
             return ([mended.batch], []) if not len(mended.holes) else ([], [mended])
         batch, bad = self._read(view, job, self.arrays(len(job.ids)))
         size = job.head.rows
-        parts = [batch[low : low + size] for low in range(0, len(batch), size)]
+        parts = batch.split(size)
         if not bad.any():
             return parts, []
         torn = [Torn(part, _holes(part, bad[i * size : (i + 1) * size])) for i, part in enumerate(parts)]

@@ -168,7 +168,7 @@ def test_a_batch_with_weights_is_drawn_anew_as_a_whole(make):
     feed, buffer = make("mapped", prefetch=1)
     weights = np.arange(B, dtype="<f4")
     plain = buffer.pool.draw
-    buffer.pool.draw = lambda n, mix: type(plain(n))(plain(n).ids, weights[:n], np.zeros(n, "|u1"))
+    buffer.pool.draw = lambda n, mix, batches: type(plain(n))(plain(n).ids, weights[:n], np.zeros(n, "|u1"))
     buffer.answer()
     buffer.insert(12)
     assert feed.gather(0) is True
