@@ -142,12 +142,14 @@ class Link:
             if hello is not None:
                 self._queue.clear()
                 executed, pending = self._role.position()
-                self._send(socket, [encode(replace(hello, executed=executed, pending=pending))])
+                if not self._send(socket, [encode(replace(hello, executed=executed, pending=pending))]):
+                    self.session.unsent(now)
             if self.session.phase is Phase.LIVE and now >= pulse_at:
                 pulse_at = now + self._network.heartbeat_s
                 self._send(socket, [encode(self._role.pulse())])
             self._pump(socket)
-            self._poll(socket, max(0.0, min(MAX_POLL_S, pulse_at - now if self.session.phase is Phase.LIVE else MAX_POLL_S)))
+            due = pulse_at - now if self.session.phase is Phase.LIVE else self.session.hello_in(now)
+            self._poll(socket, max(0.0, min(MAX_POLL_S, due)))
             self._take(socket)
         if self._stop is not None and self.session.phase is Phase.LIVE:
             self._send(socket, [encode(self._stop)])

@@ -2,6 +2,7 @@
 
 state     event                                next      also
 SEEKING   tick, hello not answered for a while SEEKING   hello again
+SEEKING   hello found no connection            SEEKING   hello again at once, until there is one
 SEEKING   Welcome                              LIVE      ``welcome`` is set, byte credit starts afresh
 SEEKING   Refused, retry_s > 0                 SEEKING   hello again after retry_s; held too long -> ENDED
 SEEKING   no session for connect_s             ENDED     DeadlineExceeded
@@ -20,6 +21,7 @@ from headrace.common.wire.messages import Hello, Message, Received, Refused, Wel
 from headrace.common.wire.network import NetworkConfig
 
 HELLO_AGAIN_S = 1.0
+CONNECTING_S = 0.02
 
 
 class Phase(enum.Enum):
@@ -63,6 +65,14 @@ class ClientSession:
             return None
         self._hello_at = now + HELLO_AGAIN_S
         return self.hello
+
+    def unsent(self, now: float) -> None:
+        """The hello met no connection: it is for the next tick at which there may be one."""
+        self._hello_at = now + CONNECTING_S
+
+    def hello_in(self, now: float) -> float:
+        """Seconds until the next hello, while there is no session."""
+        return max(0.0, self._hello_at - now)
 
     def receive(self, message: Message, now: float) -> bool:
         """Take a message of the buffer; true when it is for the role to handle (Welcome included)."""

@@ -29,6 +29,15 @@ def test_hello_is_repeated_until_it_is_answered():
     assert session.waiting == "waiting for an answer from tcp://x:1"
 
 
+def test_a_hello_that_met_no_connection_is_said_as_soon_as_there_may_be_one():
+    session = ClientSession(HELLO, NETWORK, "tcp://x:1", 0.0)
+    assert session.tick(0.0) is HELLO
+    assert session.hello_in(0.0) == 1.0
+    session.unsent(0.0)
+    assert [t for t in range(4) if session.tick(t / 100)] == [2]
+    assert session.hello_in(0.5) == pytest.approx(0.52)
+
+
 def test_a_session_that_never_comes_ends_with_its_reason():
     session = ClientSession(HELLO, NETWORK, "tcp://x:1", 0.0)
     session.receive(Refused("no-spec", "no actor yet", 0.2), 1.0)
