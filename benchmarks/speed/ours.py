@@ -82,6 +82,8 @@ def actor(options: Options) -> None:
     distinct = max(2, min(64, DISTINCT_BYTES // (n * spec.frame_nbytes)))
     blocks = cycle([data.block(spec, n, rng) for _ in range(distinct)])
     links = [_dial(options, f"{options['seed']}-{i}") for i in range(options.get("links", 1))]
+    for _, link in links:
+        link.wait_welcome(WELCOME_S)
 
     def acknowledged() -> int:
         return sum(executed - pending for executed, pending in (uplink.position() for uplink, _ in links))
@@ -119,7 +121,6 @@ def _dial(options: Options, name: str) -> tuple[Uplink, Link]:
     hello = new_hello("actor", name, spec=spec.to_dict())
     link = Link(hello, uplink, options["endpoint"], NETWORK, MonotonicClock())
     link.start()
-    link.wait_welcome(WELCOME_S)
     return uplink, link
 
 
