@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.actor.rating import Rate, rated
 from headrace.actor.tape import Tape
 from headrace.common.block import Block
 from headrace.common.errors import EnvError
@@ -46,15 +47,16 @@ class Assembler:
     Args:
         spec: of kind ``steps``.
         limit: most steps kept at once.
+        rate: gives the rows of each block the priorities that they begin with, see :mod:`headrace.actor.rating`.
 
     Raises:
         EnvError: a method is called out of order, or more than ``limit`` steps wait for :meth:`take`.
     """
 
-    def __init__(self, spec: TransitionSpec, limit: int = MAX_WAITING) -> None:
+    def __init__(self, spec: TransitionSpec, limit: int = MAX_WAITING, rate: Rate | None = None) -> None:
         if spec.kind != "steps":
             raise EnvError(f"assembler: rows of kind {spec.kind!r} are not made here, only 'steps'")
-        self._spec = spec
+        self._spec, self._rate = spec, rate
         self._steps = Tape(
             {name: ((), dtype) for name, dtype in _SCALARS.items()} | {"action": (spec.action.shape, "<f4")}, limit
         )
@@ -153,7 +155,7 @@ class Assembler:
         self._steps.forget(self._taken)
         oldest = self._steps.column("frame", np.array(self._taken)) if self._taken < self._steps.end else self._frames.end - 1
         self._frames.forget(int(oldest) - self._spec.stack + 1)
-        return block
+        return block if self._rate is None else rated(block, self._rate)
 
     def get_state(self) -> dict[str, Any]:
         """Everything not yet taken, as plain values and arrays."""

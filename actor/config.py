@@ -72,3 +72,6 @@ class ActorConfig:
     block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=4096, resume=True)
     flush_s: float = option(0.05, help="longest wait of a ready row for its block to fill", unit="s", low=0, resume=True)
     outbox_bytes: int = option(64 << 20, help="blocks kept until they are acknowledged", unit="bytes", low=1 << 16, resume=True)
+    priorities: str = option(
+        "", help="module:function of a block that gives the priorities which its rows begin with; empty: the largest so far"
+    )

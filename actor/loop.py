@@ -15,6 +15,7 @@ from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import Lanes, LaneStep, make_lanes, make_spec
 from headrace.actor.episodes import Episodes
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
+from headrace.actor.rating import find_rate
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
@@ -92,7 +93,8 @@ class ActorLoop:
     ) -> None:
         self._settings, self._spec, self._lanes = settings, spec, lanes
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
-        self._assemblers = [Assembler(spec) for _ in range(lanes.count)]
+        rate = find_rate(settings.actor.priorities)
+        self._assemblers = [Assembler(spec, rate=rate) for _ in range(lanes.count)]
         self._stack = FrameStack(spec, lanes.count)
         self._random = RandomPolicy(spec, lanes.count)
         self._policy: Policy | None = None

@@ -92,7 +92,7 @@ class Outbox:
             blocks.append(block)
         try:
             return len(blocks), Block.join(blocks)
-        except BlockRefused:  # one of them is unsound: each goes alone, and the buffer refuses that one by name
+        except BlockRefused:  # not sound together: each goes alone, and the buffer refuses by name what is unsound by itself
             return 1, blocks[0]
 
     def acknowledge(self, seq: int) -> int:

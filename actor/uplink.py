@@ -65,7 +65,7 @@ class Uplink:
     # --- control loop -----------------------------------------------------------------------------------------------
 
     def offer(self, block: Block, timeout_s: float) -> int:
-        """Hand a block over.
+        """Hand a block over; its ``priorities`` stay with it until it is acknowledged.
 
         Returns:
             Seq of its first row in this uplink's stream; 0 when the outbox stayed full for ``timeout_s`` (s), so that the

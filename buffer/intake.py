@@ -57,6 +57,8 @@ class Intake:
         self._pacing.accounted(work.actor, done.steps)
         self._watch.cursor(work.actor, work.stream, last)
         self._acks[work.peer, work.stream] = max(last, self._acks.get((work.peer, work.stream), 0))
+        if done.unwanted:
+            self._board.refuse(f"priority-{done.unwanted}")
         rejects = []
         for r in done.refused:
             self.rejected[r.reason] += r.last - r.first + 1

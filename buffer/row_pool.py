@@ -117,7 +117,7 @@ class RowPool:
             actor: name of whoever sends them.
             stream: one of the actor's.
             first_seq: of the first row.
-            priorities: ``(n,)`` of the rows, in place of the running maximum.
+            priorities: ``(n,)`` of the rows, in place of those that the block brings, or else of the running maximum.
 
         Raises:
             BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
@@ -127,6 +127,7 @@ class RowPool:
         """
         with self._lock:
             store = self._open()
+            priorities = block.priorities if priorities is None else priorities
             given = None if priorities is None else self._sampling.check(priorities, block.n_rows)
             done = store.insert(block, actor, stream, first_seq)
             if given is not None:

@@ -223,6 +223,8 @@ class Watch:
 
     def _warnings(self, service: Service) -> list[str]:
         warnings = [f"{n} rows rejected: {reason}" for reason, n in sorted(service.rejected.items())]
+        refused = sorted((reason, n) for reason, n in service.refused.items() if reason.startswith("priority-"))
+        warnings += [f"{n} messages with priorities refused: {reason}" for reason, n in refused]
         for learner in service.fleet.sessions("learner"):
             if learner.report.get("not_saved"):
                 warnings.append(f"no checkpoint: {learner.report['not_saved']}")

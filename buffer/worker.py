@@ -14,6 +14,7 @@ from typing import Any
 from headrace.buffer.drawing import Again, Draw, Drawing
 from headrace.buffer.labels import NOTHING_LABELLED, Labelled
 from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.priorities import check_priorities
 from headrace.buffer.shelf import Shelf
 from headrace.common.block import ROW_REASONS, Array, Block
 from headrace.common.errors import BlockRefused, LabelRefused, PoolError, PriorityRefused, WireError
@@ -105,7 +106,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one piece of work; ``reason`` is empty when it was done, though maybe not for ``refused`` rows."""
+    """What became of one piece of work; ``reason`` is empty when it was done, though maybe not for ``refused`` rows.
+
+    ``unwanted`` says why the priorities that came with rows were left out.
+    """
 
     work: Work
     reason: str = ""
@@ -114,6 +118,7 @@ class Done:
     refused: tuple[Refusal, ...] = ()
     batches: int = 0
     labelled: Labelled = NOTHING_LABELLED
+    unwanted: str = ""
     parts: list[Parts] = field(default_factory=list)
 
 
@@ -236,11 +241,12 @@ class PoolWorker:
 
     def _insert(self, pool: SACReplayPool, spec: TransitionSpec, work: Insert) -> Done:
         refused: list[Refusal] = []
-        for refusal in self._commit(pool, work, work.block, work.seq):
+        block, unwanted = _with_fit_priorities(pool, work.block)
+        for refusal in self._commit(pool, work, block, work.seq):
             if refused and (refused[-1].last + 1, refused[-1].reason) == (refusal.first, refusal.reason):
                 refusal = replace(refused.pop(), last=refusal.last)
             refused.append(refusal)
-        return Done(work, steps=spec.fresh_steps(work.block.rows), refused=tuple(refused))
+        return Done(work, steps=spec.fresh_steps(block.rows), refused=tuple(refused), unwanted=unwanted)
 
     def _commit(self, pool: SACReplayPool, work: Insert, block: Block, seq: int) -> Iterator[Refusal]:
         """Commit a part of the block from ``seq`` on; halves it until only the rows that may not enter are left out."""
@@ -255,6 +261,19 @@ class PoolWorker:
             with contextlib.suppress(BlockRefused):  # a stream that the ledger cannot hold has no cursor to move
                 pool.reject(work.actor, work.stream, seq, n)
             yield Refusal(seq, seq + n - 1, error.reason, str(error)[:256])
+
+
+def _with_fit_priorities(pool: SACReplayPool, block: Block) -> tuple[Block, str]:
+    """The block, without priorities that its rows cannot take; and why they cannot. No row is lost for its priority."""
+    if block.priorities is None:
+        return block, ""
+    if pool.sampling_info()["method"] != "prioritised":
+        return replace(block, priorities=None), "unwanted"
+    try:
+        check_priorities(block.priorities, block.n_rows)
+    except PriorityRefused as error:
+        return replace(block, priorities=None), error.reason
+    return block, ""
 
 
 def _amend(pool: SACReplayPool, work: Amend) -> Done:

@@ -23,10 +23,19 @@ class Block:
         rows: ``(n,)`` of ``spec.row_dtype``; ``obs`` and ``next_obs`` are offsets into the frames, 0..m-1;
             ``actor``, ``stream`` and ``seq`` are written by whoever numbers the block, not by its maker.
         frames: key -> ``(m, *shape)``.
+        priorities: ``(n,)`` <f4, |td| as whoever made the rows thinks of it; none leaves them at the pool's maximum.
+
+    Raises:
+        BlockRefused: reason ``priority``: there is not one for each row.
     """
 
     rows: Array
     frames: dict[str, Array]
+    priorities: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.priorities is not None and self.priorities.shape != (len(self.rows),):
+            raise BlockRefused("priority", f"priorities {self.priorities.shape} for {len(self.rows)} rows")
 
     @property
     def n_rows(self) -> int:
@@ -40,18 +49,23 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows and frames."""
-        return int(self.rows.nbytes + sum(f.nbytes for f in self.frames.values()))
+        """Bytes of rows, frames and priorities."""
+        extra = 0 if self.priorities is None else self.priorities.nbytes
+        return int(self.rows.nbytes + extra + sum(f.nbytes for f in self.frames.values()))
 
     @classmethod
     def join(cls, blocks: Sequence[Block]) -> Block:
         """Blocks of one spec as one, in order; the sum of their bytes is its own.
 
         Raises:
-            BlockRefused: reason ``reference``, since joined a wrong reference could point at another block's frame.
+            BlockRefused: reason ``reference``, since joined a wrong reference could point at another block's frame; or
+                ``priority``, when some bring priorities and others none.
         """
         if len(blocks) == 1:
             return blocks[0]
+        priorities = [b.priorities for b in blocks if b.priorities is not None]
+        if len(priorities) not in (0, len(blocks)):
+            raise BlockRefused("priority", f"{len(priorities)} of {len(blocks)} blocks bring priorities")
         rows = np.concatenate([b.rows.view(f"V{b.rows.itemsize}") for b in blocks]).view(blocks[0].rows.dtype)
         lengths = [b.n_frames for b in blocks]
         counts = [b.n_rows for b in blocks]
@@ -60,7 +74,8 @@ class Block:
             if not ((rows[name] >= 0) & (rows[name] < limit)).all():
                 raise BlockRefused("reference", f"{name} points outside a block's frames")
             rows[name] += shift
-        return cls(rows, {key: np.concatenate([b.frames[key] for b in blocks]) for key in blocks[0].frames})
+        frames = {key: np.concatenate([b.frames[key] for b in blocks]) for key in blocks[0].frames}
+        return cls(rows, frames, np.concatenate(priorities) if priorities else None)
 
     def part(self, start: int, stop: int) -> Block:
         """Rows ``[start, stop)`` with only the frames that they use; the references must be sound."""
@@ -68,7 +83,8 @@ class Block:
         used, where = np.unique(np.concatenate([rows["obs"], rows["next_obs"]]), return_inverse=True)
         where = where.reshape(2, len(rows), -1)
         rows["obs"], rows["next_obs"] = where
-        return Block(rows, {key: frames[used] for key, frames in self.frames.items()})
+        priorities = None if self.priorities is None else self.priorities[start:stop]
+        return Block(rows, {key: frames[used] for key, frames in self.frames.items()}, priorities)
 
     def check(self, spec: TransitionSpec) -> None:
         """Refuse rows that must not enter a pool.

@@ -105,6 +105,11 @@ class RunConfig:
         if fill < batch:
             raise _impossible("pacing.min_fill", fill, "below", "learner.batch_size", batch)
         self.sampling.check_fits(capacity, batch)
+        if self.actor.priorities and self.sampling.method != "prioritised":
+            raise ConfigError(
+                f"actor.priorities: {self.actor.priorities!r} with sampling.method {self.sampling.method}, which has none;"
+                " nearest valid: empty, or sampling.method prioritised"
+            )
         if self.actor.count > self.pool.max_actors:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.run.mode == "sync" and self.actor.count == 0:

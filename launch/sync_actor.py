@@ -13,6 +13,7 @@ from headrace.actor.assembler import Assembler
 from headrace.actor.envs import Lanes, LaneStep
 from headrace.actor.episodes import Episodes
 from headrace.actor.policy import Policy, RandomPolicy
+from headrace.actor.rating import Rate
 from headrace.actor.stacking import FrameStack
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.errors import BlockRefused, LabelRefused
@@ -37,14 +38,23 @@ class SyncActor:
         pool: where rows go.
         rng: all noise of this actor's actions.
         min_rows: fewest rows of a block, but for the last one of an episode.
+        rate: gives rows the priorities that they begin with, see :mod:`headrace.actor.rating`.
     """
 
-    def __init__(self, name: str, lanes: Lanes, pool: SACReplayPool, rng: np.random.Generator, min_rows: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        lanes: Lanes,
+        pool: SACReplayPool,
+        rng: np.random.Generator,
+        min_rows: int = 1,
+        rate: Rate | None = None,
+    ) -> None:
         self.name, self.count, self.executed = name, lanes.count, 0
         self._lanes, self._pool, self._rng, self._min_rows = lanes, pool, rng, min_rows
         self._random = RandomPolicy(lanes.spec, lanes.count)
         self._stack = FrameStack(lanes.spec, lanes.count)
-        self._assemblers = [Assembler(lanes.spec) for _ in range(lanes.count)]
+        self._assemblers = [Assembler(lanes.spec, rate=rate) for _ in range(lanes.count)]
         self._returns, self._lengths = np.zeros(lanes.count), np.zeros(lanes.count, np.int64)
         self._episode = np.full(lanes.count, -1, np.int64)
         self._fresh = np.zeros(lanes.count, np.bool_)

@@ -81,8 +81,12 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def block_parts(head: BlockHead, block: Block, spec: TransitionSpec) -> Parts:
-    """A block as frames: header, packed rows, one frame per observation key."""
-    return [encode(head), raw_bytes(block.rows), *(raw_bytes(block.frames[o.key]) for o in spec.obs)]
+    """A block as frames: header, packed rows, one frame per observation key, and priorities where it has them."""
+    columns = [block.rows, *(block.frames[o.key] for o in spec.obs)]
+    if block.priorities is not None:
+        head = dataclasses.replace(head, priorities=True)
+        columns.append(block.priorities.astype("<f4", copy=False))
+    return [encode(head), *(raw_bytes(column) for column in columns)]
 
 
 def parse_block(head: BlockHead, frames: Sequence[Frame], spec: TransitionSpec) -> Block:
@@ -91,13 +95,16 @@ def parse_block(head: BlockHead, frames: Sequence[Frame], spec: TransitionSpec) 
     Raises:
         WireError: ``arity`` or ``size`` when frames do not match the header and the spec.
     """
-    if len(frames) != 1 + len(spec.obs):
-        raise WireError("arity", f"{len(frames)} frames, a block of this spec has {1 + len(spec.obs)}")
+    count = 1 + len(spec.obs) + head.priorities
+    if len(frames) != count:
+        raise WireError("arity", f"{len(frames)} frames, this block of this spec has {count}")
     rows = _array(frames[0], spec.row_dtype, (head.rows,), "rows")
     obs = {
-        o.key: _array(f, np.dtype(o.dtype), (head.frames, *o.shape), o.key) for o, f in zip(spec.obs, frames[1:], strict=True)
+        o.key: _array(f, np.dtype(o.dtype), (head.frames, *o.shape), o.key)
+        for o, f in zip(spec.obs, frames[1 : 1 + len(spec.obs)], strict=True)
     }
-    return Block(rows, obs)
+    priorities = _array(frames[-1], np.dtype("<f4"), (head.rows,), "priorities") if head.priorities else None
+    return Block(rows, obs, priorities)
 
 
 def label_parts(number: int, label: Label) -> Parts:

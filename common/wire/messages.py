@@ -51,13 +51,17 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class BlockHead(Message):
-    """Rows ``seq .. seq + rows - 1`` of a stream. Frames: packed rows, then one frame per observation key in spec order."""
+    """Rows ``seq .. seq + rows - 1`` of a stream.
+
+    Frames: packed rows, then one per observation key in spec order, then with ``priorities`` those of the rows, <f4.
+    """
 
     TAG: ClassVar[int] = 2
     stream: int = uint()
     seq: int = uint()
     rows: int = uint(U32)
     frames: int = uint(U32)
+    priorities: bool = flag(default=False)
 
 
 @dataclass(frozen=True)

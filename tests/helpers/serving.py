@@ -71,21 +71,21 @@ class Buffer:
     def learner(self, peer=b"L", incarnation=b"2"):
         return self.say(peer, m.Hello(1, "learner", "l", incarnation, "host", 8))
 
-    def block(self, peer, seq, *times, stream=1, value=1.0, **labels):
-        made = block(times, value)
+    def block(self, peer, seq, *times, stream=1, value=1.0, priorities=None, **labels):
+        made = block(times, value, priorities)
         for name, label in labels.items():
             made.rows[name] = label
         head = m.BlockHead(stream, seq, made.n_rows, made.n_frames)
         return self.raw(peer, block_parts(head, made, SPEC))
 
 
-def block(times, value=1.0):
+def block(times, value=1.0, priorities=None):
     rows = np.zeros(len(times), SPEC.row_dtype)
     rows["t"], rows["steps"], rows["rewards"] = times, 1, value
     rows["obs"][:, 0], rows["next_obs"][:, 0] = np.arange(len(times)), np.arange(1, len(times) + 1)
     frames = np.zeros((len(times) + 1, 3), np.float32)
     frames[:, 2] = [*times, times[-1] + 1]
-    return Block(rows, {"obs": frames})
+    return Block(rows, {"obs": frames}, None if priorities is None else np.array(priorities, np.float32))
 
 
 def kinds(answers):

@@ -119,16 +119,6 @@ def test_a_redraw_that_the_pool_cannot_serve_yet_is_served_later(buffer):
     assert first(answers, m.DrawnHead).ticket == 1
 
 
-@pytest.fixture
-def prioritised(tmp_path):
-    buffer = Buffer(tmp_path, sampling=SamplingConfig("prioritised", priority_exponent=1.0, priority_eps=1e-12))
-    buffer.actor()
-    buffer.learner()
-    buffer.block(b"A", 1, *range(6))
-    yield buffer
-    buffer.worker.close()
-
-
 def rate(buffer, ids, errors, epoch=None, peer=b"L"):
     epoch = buffer.worker._pool.epoch if epoch is None else epoch
     return buffer.raw(peer, rate_message(epoch, np.array(ids, "<i8"), np.array(errors, "<f4")))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers.serving import NETWORK, SPEC, block, first
 
 from headrace.common.wire import messages as m
+from headrace.common.wire.batches import rate_message
 from headrace.common.wire.codec import block_parts, decode, encode
 
 
@@ -142,3 +144,58 @@ def test_labels_that_are_no_labels_are_counted_and_unanswered(buffer):
         before = buffer.service.refused[reason]
         assert buffer.say(peer, head, *frames) == []
         assert buffer.service.refused[reason] == before + 1
+
+
+def priorities_of(buffer):
+    pool = buffer.worker.pool
+    column = pool._store.files.columns["priority"]
+    return [float(column[i % len(column)]) for i in range(pool.tail, pool.head)]
+
+
+def test_an_actor_supplies_the_priorities_that_its_rows_begin_with(prioritised):
+    assert first(prioritised.block(b"A", 7, 6, 7, 8, priorities=[3, 0.5, 2]), m.Ack) == m.Ack(1, 9)
+    prioritised.block(b"A", 10, 9)  # none: the largest so far
+    assert priorities_of(prioritised)[6:] == pytest.approx([3, 0.5, 2, 3])
+    prioritised.raw(b"L", rate_message(1, np.array([6], "<i8"), np.array([0.25], "<f4")))
+    prioritised.block(b"A", 7, 6, 7, 8, priorities=[3, 0.5, 2])  # a lost ack: sent again
+    assert priorities_of(prioritised)[6:] == pytest.approx([0.25, 0.5, 2, 3])
+    prioritised.block(b"A", 10, 9, 10, priorities=[8, 5])  # the first is known
+    assert priorities_of(prioritised)[8:] == pytest.approx([2, 3, 5])
+    assert prioritised.service.refused == {}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, -np.inf])
+def test_priorities_that_are_none_are_refused_and_no_row_is_lost_for_them(prioritised, value):
+    assert first(prioritised.block(b"A", 7, 6, 7, priorities=[2, value]), m.Ack) == m.Ack(1, 8)
+    assert priorities_of(prioritised)[6:] == [1, 1]
+    assert prioritised.service.refused == {"priority-value": 1}
+    assert "1 messages with priorities refused: priority-value" in prioritised.status()["warnings"]
+
+
+def test_priorities_for_a_pool_without_any_are_refused_and_its_rows_are_not(buffer):
+    buffer.actor()
+    assert first(buffer.block(b"A", 1, 0, 1, priorities=[2, 3]), m.Ack) == m.Ack(1, 2)
+    assert buffer.service.totals.size == 2
+    assert buffer.service.refused == {"priority-unwanted": 1}
+
+
+def test_of_a_block_with_poison_rows_the_others_keep_their_priorities(prioritised):
+    made = block(range(6, 12), priorities=range(1, 7))
+    made.rows["rewards"][2] = np.nan
+    prioritised.raw(b"A", block_parts(m.BlockHead(1, 7, 6, 7), made, SPEC))
+    assert priorities_of(prioritised)[6:] == pytest.approx([1, 2, 4, 5, 6])
+
+
+def test_a_block_whose_priorities_do_not_fit_is_refused(prioritised):
+    parts = block_parts(m.BlockHead(1, 7, 2, 3), block((6, 7), priorities=[1, 2]), SPEC)
+    bare = block_parts(m.BlockHead(1, 7, 2, 3), block((6, 7)), SPEC)
+    for bad, reason in [
+        ([*parts[:-1], parts[-1][:-1]], "size"),
+        ([*parts[:-1], bytes(parts[-1]) + b"1234"], "size"),
+        (parts[:-1], "arity"),
+        ([*bare, parts[-1]], "arity"),
+    ]:
+        before = prioritised.service.refused[reason]
+        assert prioritised.raw(b"A", bad) == []
+        assert prioritised.service.refused[reason] == before + 1
+    assert prioritised.service.totals.size == 6

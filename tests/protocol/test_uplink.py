@@ -14,15 +14,16 @@ from headrace.common.label import Kind, Label
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import decode, parse_label
+from headrace.common.wire.codec import decode, parse_block, parse_label
 
 SPEC = TransitionSpec((ObsSpec("obs", (1,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
 
 
-def block(*times):
+def block(*times, priorities=None):
     rows = np.zeros(len(times), SPEC.row_dtype)
     rows["t"], rows["steps"] = times, 1
-    return Block(rows, {"obs": np.zeros((len(times) + 1, 1), np.float32)})
+    given = None if priorities is None else np.array(priorities, np.float32)
+    return Block(rows, {"obs": np.zeros((len(times) + 1, 1), np.float32)}, given)
 
 
 def uplink(stream=5, part_bytes=100):
@@ -74,6 +75,23 @@ def test_an_unsound_block_is_not_hidden_among_others():
     box.add(block(3), 1)
     list(box._waiting)[1][0].rows["next_obs"] = 2  # beyond its own two frames, but not beyond those of all
     assert [box.next_unsent(1 << 20).block.n_rows for _ in range(3)] == [1, 1, 2]
+
+
+def sent_priorities(up):
+    blocks = [parse_block(decode(parts[0]), parts[1:], SPEC) for parts in up.outgoing(1 << 20)]
+    return [None if b.priorities is None else b.priorities.tolist() for b in blocks]
+
+
+def test_blocks_keep_their_priorities_when_they_are_joined_and_when_they_are_sent_again():
+    up = uplink(part_bytes=1 << 20)
+    for times, priorities in [((0, 1), (3, 4)), ((2,), (5,)), ((3,), None), ((4,), None)]:
+        up.offer(block(*times, priorities=priorities), 0)
+    assert sent_priorities(up) == [[3, 4], [5], None]
+    up.offer(block(5, 6, priorities=(6, 7)), 0)
+    up.offer(block(7, priorities=(8,)), 0)
+    assert sent_priorities(up) == [[6, 7, 8]]
+    up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, 1 << 30))
+    assert sent_priorities(up) == [[3, 4], [5], None, [6, 7, 8]]
 
 
 def test_a_new_session_resends_what_was_not_acknowledged_in_the_same_stream():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.lane_rows import Lane, lane_spec
@@ -133,3 +135,19 @@ def test_a_reference_out_of_its_own_block_is_not_joined(name, wrong):
     blocks[0].rows[name][2, 1] = min(wrong, blocks[0].n_frames)
     with pytest.raises(BlockRefused, match="reference"):
         Block.join(blocks)
+
+
+def test_priorities_follow_their_rows():
+    lane = Lane(SPEC, 1, (4, 9))
+    first, second, bare = (lane.block(3) for _ in range(3))
+    first, second = replace(first, priorities=np.arange(3.0)), replace(second, priorities=np.arange(3.0, 6.0))
+    assert first.nbytes == replace(first, priorities=None).nbytes + 24
+    joined = Block.join([first, second])
+    assert joined.priorities.tolist() == [0, 1, 2, 3, 4, 5]
+    assert joined.part(2, 5).priorities.tolist() == [2, 3, 4]
+    assert Block.join([bare]).part(0, 1).priorities is None
+    for mixed in ([first, bare], [bare, first]):
+        with pytest.raises(BlockRefused, match="1 of 2 blocks bring priorities"):
+            Block.join(mixed)
+    with pytest.raises(BlockRefused, match=r"priorities \(2,\) for 3 rows"):
+        replace(bare, priorities=np.zeros(2))

@@ -58,6 +58,7 @@ def test_another_schema_is_refused():
         ("--run.mode sync --actor.count 0", "actor.count: 0 with run.mode sync"),
         ("--network.lease_s 1 --network.heartbeat_s 1", "network.lease_s: 1 s is below three heartbeats"),
         ("--run.mode asynch", "run.mode: 'asynch' is not one of async, sync; nearest: async"),
+        ("--actor.priorities a:b", "actor.priorities: 'a:b' with sampling.method uniform, which has none"),
         ("--pacing.ratio -1", "pacing.ratio: -1 is below the smallest allowed value; nearest valid: 0"),
         ("--env.id 5", "env.id: expected text, got 5"),
     ],
