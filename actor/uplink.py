@@ -17,7 +17,7 @@ from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, Parts, block_parts, encode, label_parts
+from headrace.common.wire.codec import Frame, Parts, Raw, block_parts, encode, label_parts
 from headrace.common.wire.fragments import size_of
 
 LOG = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Uplink:
         """The control loop acts on this version now."""
         self._version = version
 
-    def event(self, message: m.Message, *frames: Frame) -> None:
+    def event(self, message: m.Message, *frames: Raw) -> None:
         """Send a message that may be lost (episode ends, evaluations)."""
         with self._changed:
             if len(self._events) < 1000:

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.common.errors import WireError
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.common.wire.codec import Frame
+from headrace.common.wire.deflate import plain
 from headrace.common.wire.messages import State, WeightsGet, WeightsPart
 
 REQUESTS_UNDER_WAY = 4
@@ -58,11 +59,13 @@ class WeightFetch:
         """
         if (part.epoch, part.step) != self._target.order or part.offset in self._parts:
             return None  # of a fetch that was given up
-        if part.total > MAX_WEIGHT_BYTES or (self._total is not None and part.total != self._total):
+        try:
+            self._check(part, data)
+            self._parts[part.offset] = bytes(plain(data))
+        except WireError:
             self._target = self._have
-            raise WireError("weights", f"{part.total} bytes announced, {self._total} before")
+            raise
         self._total = part.total
-        self._parts[part.offset] = bytes(data)
         if self._held() < part.total:
             return None
         blob = b"".join(self._parts[offset] for offset in sorted(self._parts))
@@ -73,6 +76,12 @@ class WeightFetch:
             raise WireError("weights", f"announced {target}, got {weights.version}")
         self._have = self._target = target
         return weights
+
+    def _check(self, part: WeightsPart, data: Frame) -> None:
+        if part.total > MAX_WEIGHT_BYTES or (self._total is not None and part.total != self._total):
+            raise WireError("weights", f"{part.total} bytes announced, {self._total} before")
+        if not 0 < len(data) <= min(self._part_bytes, part.total - part.offset):
+            raise WireError("size", f"{len(data)} bytes at {part.offset} of {part.total}, asked for {self._part_bytes}")
 
     def _held(self) -> int:
         return sum(len(p) for p in self._parts.values())

@@ -84,4 +84,5 @@ def welcome(
         str(pool.get("uuid", "")),
         *((place, int(pool.get("nonce", 0)), kernel()) if mappable else ("", 0, "")),
         len(pool.get("mixes", ("critic",))),
+        session.compression,
     )

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 
 from headrace.buffer.worker import Totals, Work
 from headrace.common.wire.codec import Parts
 
 Out = tuple[bytes, Parts]  # a peer, and a message for it
+
+
+@dataclass
+class Traffic:
+    """Bytes of frames in sessions that agreed to compression: as they are, and as they travelled."""
+
+    plain_bytes: int = 0
+    wire_bytes: int = 0
+
+    def add(self, plain: int, wire: int) -> None:
+        """Count frames."""
+        self.plain_bytes += plain
+        self.wire_bytes += wire
 
 
 @dataclass
@@ -19,11 +32,13 @@ class Board:
         totals: the pool's counters as of the last finished work.
         work: waits for the pool's thread.
         refused: messages and requests that were not accepted, by reason.
+        traffic: what compression did to rows, batches and weights, by that name.
     """
 
     totals: Totals
     work: deque[Work] = field(default_factory=deque)
     refused: Counter[str] = field(default_factory=Counter)
+    traffic: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
 
     def refuse(self, reason: str) -> None:
         """Count a refusal."""

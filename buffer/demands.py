@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from headrace.buffer.board import Board, Out
 from headrace.buffer.client import Client
@@ -13,6 +14,8 @@ from headrace.common.errors import WireError
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import parse_rate
 from headrace.common.wire.codec import Frame
+from headrace.common.wire.compression import NONE
+from headrace.common.wire.fragments import size_of
 
 
 class Demands:
@@ -31,7 +34,8 @@ class Demands:
         if isinstance(draw, m.Draw):
             client.demand.ask(draw)
         else:
-            self._board.work.append(client.demand.again(client.session.peer, draw))
+            again = client.demand.again(client.session.peer, draw)
+            self._board.work.append(replace(again, compressed=client.session.compression != NONE and draw.gather))
         return []
 
     def rate(self, client: Client, head: m.Rate, frames: Sequence[Frame], now: float) -> list[Out]:
@@ -54,7 +58,7 @@ class Demands:
         for client in () if self._paused else clients:
             draw = client.demand.work(client.session.peer, allowed, totals.drawable, totals.spec, offline=offline)
             if draw is not None:
-                out.append(draw)
+                out.append(replace(draw, compressed=client.session.compression != NONE and not draw.mapped))
                 allowed -= draw.batches
         return out
 
@@ -67,6 +71,8 @@ class Demands:
             self._short = self._paused = bool(done.reason)
         if client is not None:
             client.demand.done(work, done.batches)
+        if work.compressed:
+            self._board.traffic["batches"].add(done.plain_bytes, sum(map(size_of, done.parts)))
         return [(work.peer, parts) for parts in done.parts]
 
     def rated(self, done: Done) -> None:

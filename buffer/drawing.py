@@ -17,7 +17,10 @@ from headrace.common.wire.messages import BatchHead, DrawnHead, StatisticsHead
 
 @dataclass(frozen=True)
 class Draw:
-    """Grant and sample ``batches`` batches, each one update of the named phase; who has ``mapped`` gathers itself."""
+    """Grant and sample ``batches`` batches, each one update of the named phase; who has ``mapped`` gathers itself.
+
+    What it brings is to travel ``compressed``.
+    """
 
     peer: bytes
     batches: int
@@ -25,6 +28,7 @@ class Draw:
     statistics: bool
     mapped: bool = False
     offline: bool = False
+    compressed: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Again:
     ticket: int
     rows: int
     gather: bool
+    compressed: bool = False
 
 
 class Drawing:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.buffer.epochs import Epochs
+from headrace.common.wire.compression import NONE, agreed
 from headrace.common.wire.messages import Hello, Refused
 
 
@@ -30,6 +31,7 @@ class Session:
     since: float
     seen: float
     report: dict[str, Any] = field(default_factory=dict)
+    compression: str = NONE
 
     @property
     def name(self) -> str:
@@ -62,6 +64,7 @@ class Fleet:
             self._by_peer.pop(old.peer, None)
             self.fenced += 0 if same else 1
         session = Session(peer, hello.role, hello.id, epoch, hello.incarnation, hello.host, hello.pid, now, now)
+        session.compression = agreed(hello.compression)
         self._by_peer[peer] = self._by_name[name] = session
         return session, old
 

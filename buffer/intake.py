@@ -12,7 +12,9 @@ from headrace.buffer.status import Watch
 from headrace.buffer.worker import Amend, Done, Insert
 from headrace.common.errors import WireError
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, encode, parse_block, parse_label
+from headrace.common.wire.codec import Frame, encode, parse_label
+from headrace.common.wire.compression import NONE
+from headrace.common.wire.deflate import travelled
 
 
 class Intake:
@@ -28,15 +30,16 @@ class Intake:
         self._acks: dict[tuple[bytes, int], int] = {}
 
     def block(self, client: Client, head: m.BlockHead, frames: Sequence[Frame], now: float) -> list[Out]:
-        """Take a block; raises :class:`WireError`."""
-        spec = self._board.totals.spec
-        if client.session.role != "actor" or spec is None:
+        """Take a block, whose frames are looked at where the pool is; raises :class:`WireError`."""
+        if client.session.role != "actor":
             raise WireError("direction", "only actors send blocks")
         if head.rows < 1 or head.seq < 1 or head.seq + head.rows >= 1 << 63:
             raise WireError("malformed", f"block of {head.rows} rows at seq {head.seq}")
-        block = parse_block(head, frames, spec)
-        client.queued += block.nbytes
-        self._board.work.append(Insert(client.session.peer, client.session.id, head.stream, head.seq, block))
+        if client.session.compression != NONE:
+            self._board.traffic["rows"].add(sum(map(len, frames)), travelled(frames))
+        work = Insert(client.session.peer, client.session.id, head, frames)
+        client.queued += work.nbytes
+        self._board.work.append(work)
         return []
 
     def label(self, client: Client, head: m.LabelHead, frames: Sequence[Frame], now: float) -> list[Out]:
@@ -52,17 +55,18 @@ class Intake:
     def inserted(self, work: Insert, done: Done) -> list[Out]:
         """Note the ack of a block, and answer for the rows of it that may not enter."""
         if done.reason:
+            self._board.refuse(done.reason)
             return []  # neither committed nor passed over, so not acknowledged either
-        last = work.seq + work.block.n_rows - 1
+        stream, last = work.head.stream, work.head.seq + work.head.rows - 1
         self._pacing.accounted(work.actor, done.steps)
-        self._watch.cursor(work.actor, work.stream, last)
-        self._acks[work.peer, work.stream] = max(last, self._acks.get((work.peer, work.stream), 0))
+        self._watch.cursor(work.actor, stream, last)
+        self._acks[work.peer, stream] = max(last, self._acks.get((work.peer, stream), 0))
         if done.unwanted:
             self._board.refuse(f"priority-{done.unwanted}")
         rejects = []
         for r in done.refused:
             self.rejected[r.reason] += r.last - r.first + 1
-            rejects.append(m.Reject(work.stream, r.first, r.last, r.reason[:32], printable(r.detail)[:256]))
+            rejects.append(m.Reject(stream, r.first, r.last, r.reason[:32], printable(r.detail)[:256]))
         return [(work.peer, [encode(reject)]) for reject in rejects]
 
     def amended(self, work: Amend, done: Done) -> list[Out]:

@@ -21,7 +21,7 @@ from typing import Any
 from headrace.buffer import admission
 from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
-from headrace.buffer.board import Board, Out
+from headrace.buffer.board import Board, Out, Traffic
 from headrace.buffer.client import Client
 from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
@@ -35,6 +35,8 @@ from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import Frame, Parts, decode, encode, take_array
+from headrace.common.wire.compression import NONE, expand
+from headrace.common.wire.deflate import plain
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.network import NetworkConfig
 
@@ -68,6 +70,7 @@ class Service:
         self._clients: dict[bytes, Client] = {}
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
+            m.Compressed: self._on_compressed,
             m.BlockHead: self._intake.block,
             m.Pulse: self._on_pulse,
             m.LabelHead: self._intake.label,
@@ -94,6 +97,11 @@ class Service:
     def refused(self) -> Counter[str]:
         """Messages that were not accepted, by reason."""
         return self._board.refused
+
+    @property
+    def traffic(self) -> dict[str, Traffic]:
+        """What compression did to rows, batches and weights, by that name."""
+        return self._board.traffic
 
     @property
     def rejected(self) -> Counter[str]:
@@ -191,13 +199,18 @@ class Service:
     def _on_fragment(self, client: Client, head: m.Fragment, frames: list[Frame], now: float) -> list[Out]:
         if len(frames) != 1:
             raise WireError("arity", "a fragment has one frame")
-        parts = client.joiner.add(head, frames[0])
+        parts = client.joiner.add(head, plain(frames[0]))
         if parts is None:
             return []
         message = decode(parts[0])
-        if not isinstance(message, (m.BlockHead, m.Publish, m.Rate)):
+        if not isinstance(message, (m.BlockHead, m.Publish, m.Rate, m.Compressed)):
             raise WireError("fragment", f"{type(message).__name__} does not travel in parts")
         return self._handle(client, message, list(parts[1:]), now)
+
+    def _on_compressed(self, client: Client, head: m.Compressed, frames: list[Frame], now: float) -> list[Out]:
+        if client.session.compression == NONE:
+            raise WireError("compressed", "this session agreed on no compression")
+        return self._handle(client, *expand(head, frames, self._network.message_bytes), now)
 
     def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "actor":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -187,6 +187,7 @@ class Watch:
                 **{f"refused_{k}": n for k, n in service.refused.items()},
             },
             "sampling": totals.sampling,
+            "compression": {what: asdict(traffic) for what, traffic in service.traffic.items()},
             "snapshots": service.backups.report() if service.backups is not None else None,
             "memory": process_memory(),
             "waiting": self._waiting(service),
@@ -286,6 +287,7 @@ def _who(session: Session, now: float) -> dict[str, Any]:
         "host": session.host,
         "pid": session.pid,
         "epoch": session.epoch,
+        "compression": session.compression,
         "connected_s": round(now - session.since, 3),
         "silent_s": round(now - session.seen, 3),
     }

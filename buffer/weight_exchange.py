@@ -10,7 +10,12 @@ from headrace.buffer.worker import Done, Shelve
 from headrace.common.errors import WireError
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, encode
+from headrace.common.wire.codec import Frame, Parts, encode
+from headrace.common.wire.compression import NONE, WEIGHTS, compress
+from headrace.common.wire.fragments import size_of
+
+KEPT_BYTES = 16 << 20
+Range = tuple[tuple[int, int], int, int]  # version, offset, length
 
 
 class WeightExchange:
@@ -18,20 +23,35 @@ class WeightExchange:
 
     Args:
         board: of the service.
-        read: ``(version, offset, length)`` -> bytes of what is on the shelf; none when another version is.
+        read: bytes of what is on the shelf by version, offset and length; none when another version is.
         part_bytes: most bytes of one range.
     """
 
     def __init__(self, board: Board, read: Callable[[tuple[int, int], int, int], bytes | None], part_bytes: int) -> None:
         self._board, self._read, self._part_bytes = board, read, part_bytes
+        self._compressed: dict[Range, Parts] = {}  # of the newest ranges, since every actor asks for the same ones
+        self._kept = 0
 
     def fetch(self, client: Client, get: m.WeightsGet) -> list[Out]:
         """The range that was asked for; empty when another version is on the shelf."""
-        data = self._read((get.epoch, get.step), get.offset, min(get.length, self._part_bytes))
+        wanted = (get.epoch, get.step), get.offset, min(get.length, self._part_bytes)
+        data = self._read(*wanted)
         if data is None:
             return []
-        part = m.WeightsPart(get.epoch, get.step, get.offset, self._board.totals.shelf_bytes)
-        return [(client.session.peer, [encode(part), data])]
+        parts: Parts = [encode(m.WeightsPart(get.epoch, get.step, get.offset, self._board.totals.shelf_bytes)), data]
+        if client.session.compression != NONE:
+            plain, parts = size_of(parts), self._compress(wanted, parts)
+            self._board.traffic["weights"].add(plain, size_of(parts))
+        return [(client.session.peer, parts)]
+
+    def _compress(self, wanted: Range, parts: Parts) -> Parts:
+        if wanted not in self._compressed:
+            self._compressed[wanted] = compress(parts, WEIGHTS)
+            self._kept += size_of(self._compressed[wanted])
+        out = self._compressed[wanted]
+        while self._kept > KEPT_BYTES:
+            self._kept -= size_of(self._compressed.pop(next(iter(self._compressed))))
+        return out
 
     def publish(self, client: Client, publish: m.Publish, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take a learner's weights for the shelf; raises :class:`WireError`."""
@@ -42,9 +62,9 @@ class WeightExchange:
             self._board.refuse("stale")
             answer = m.Published(publish.epoch, publish.step, "stale", f"this learner's epoch is {session.epoch}")
             return [(session.peer, [encode(answer)])]
-        version = Version(session.id, publish.epoch, publish.step)
-        client.queued += len(frames[0])
-        self._board.work.append(Shelve(session.peer, version, bytes(frames[0])))
+        work = Shelve(session.peer, Version(session.id, publish.epoch, publish.step), frames[0])
+        client.queued += work.nbytes
+        self._board.work.append(work)
         return []
 
     def shelved(self, work: Shelve, done: Done) -> list[Out]:

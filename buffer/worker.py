@@ -21,7 +21,11 @@ from headrace.common.errors import BlockRefused, LabelRefused, PoolError, Priori
 from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
-from headrace.common.wire.codec import Parts
+from headrace.common.wire.codec import Frame, Parts, parse_block
+from headrace.common.wire.compression import compress, widths
+from headrace.common.wire.deflate import plain, travelled
+from headrace.common.wire.fragments import size_of
+from headrace.common.wire.messages import BlockHead
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,13 @@ class Insert:
 
     peer: bytes
     actor: str
-    stream: int
-    seq: int
-    block: Block
+    head: BlockHead
+    frames: Sequence[Frame]
 
     @property
     def nbytes(self) -> int:
         """Bytes that wait with it."""
-        return self.block.nbytes
+        return travelled(self.frames)
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,12 @@ class Shelve:
 
     peer: bytes
     version: Version
-    blob: bytes
+    blob: Frame
 
     @property
     def nbytes(self) -> int:
         """Bytes that wait with it."""
-        return len(self.blob)
+        return travelled([self.blob])
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ class Refusal:
 class Done:
     """What became of one piece of work; ``reason`` is empty when it was done, though maybe not for ``refused`` rows.
 
-    ``unwanted`` says why the priorities that came with rows were left out.
+    ``unwanted`` says why the priorities that came with rows were left out; ``plain_bytes`` are those of ``parts`` before they
+    were compressed.
     """
 
     work: Work
@@ -119,6 +123,7 @@ class Done:
     batches: int = 0
     labelled: Labelled = NOTHING_LABELLED
     unwanted: str = ""
+    plain_bytes: int = 0
     parts: list[Parts] = field(default_factory=list)
 
 
@@ -216,7 +221,11 @@ class PoolWorker:
             batches, parts, missing = self._drawing.draw(work)
         else:
             batches, (parts, missing) = 0, self._drawing.again(work)
-        return Done(work, "pool-too-small" if missing else "", missing, batches=batches, parts=parts)
+        size = sum(map(size_of, parts))
+        if work.compressed:
+            by = widths(self._pool.spec)
+            parts = [compress(p, by) for p in parts]
+        return Done(work, "pool-too-small" if missing else "", missing, batches=batches, plain_bytes=size, parts=parts)
 
     def _opened(self, pool: SACReplayPool) -> None:
         self._pool, self._info = pool, _fixed(pool)
@@ -225,7 +234,7 @@ class PoolWorker:
 
     def _shelve(self, work: Shelve) -> Done:
         try:
-            self.shelf.put(work.blob, work.version)
+            self.shelf.put(bytes(plain(work.blob)), work.version)
         except WireError as error:
             return Done(work, error.reason, str(error)[:256])
         return Done(work)
@@ -241,8 +250,12 @@ class PoolWorker:
 
     def _insert(self, pool: SACReplayPool, spec: TransitionSpec, work: Insert) -> Done:
         refused: list[Refusal] = []
-        block, unwanted = _with_fit_priorities(pool, work.block)
-        for refusal in self._commit(pool, work, block, work.seq):
+        try:
+            whole = parse_block(work.head, work.frames, spec)
+        except WireError as error:
+            return Done(work, error.reason, str(error)[:256])
+        block, unwanted = _with_fit_priorities(pool, whole)
+        for refusal in self._commit(pool, work, block, work.head.seq):
             if refused and (refused[-1].last + 1, refused[-1].reason) == (refusal.first, refusal.reason):
                 refusal = replace(refused.pop(), last=refusal.last)
             refused.append(refusal)
@@ -252,14 +265,14 @@ class PoolWorker:
         """Commit a part of the block from ``seq`` on; halves it until only the rows that may not enter are left out."""
         n = block.n_rows
         try:
-            pool.insert(block, work.actor, work.stream, seq)
+            pool.insert(block, work.actor, work.head.stream, seq)
         except BlockRefused as error:
             if error.reason in ROW_REASONS and n > 1:
                 for low, high in ((0, n // 2), (n // 2, n)):
                     yield from self._commit(pool, work, block.part(low, high), seq + low)
                 return
             with contextlib.suppress(BlockRefused):  # a stream that the ledger cannot hold has no cursor to move
-                pool.reject(work.actor, work.stream, seq, n)
+                pool.reject(work.actor, work.head.stream, seq, n)
             yield Refusal(seq, seq + n - 1, error.reason, str(error)[:256])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from campaign.planting import Mutant
+from campaign.wire_faults import WIRE
 
 UNIT, PROTOCOL = "tests/unit/buffer", "tests/protocol"
 KILL = f"{UNIT}/test_pool_kill.py"
@@ -323,8 +324,9 @@ _ALL = (
     _mutant(
         "acknowledged-before-commit",
         "intake",
-        "head.seq, block))\n        return []",
-        "head.seq, block))\n        return [(client.session.peer, [encode(m.Ack(head.stream, head.seq + head.rows - 1))])]",
+        "head, frames)\n        client.queued += work.nbytes\n        self._board.work.append(work)\n        return []",
+        "head, frames)\n        client.queued += work.nbytes\n        self._board.work.append(work)\n"
+        "        return [(client.session.peer, [encode(m.Ack(head.stream, head.seq + head.rows - 1))])]",
         INTAKE,
     ),
     _mutant(
@@ -335,4 +337,4 @@ _ALL = (
         f"{PROTOCOL}/test_weight_exchange.py",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in _ALL}
+MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *WIRE)}

@@ -13,6 +13,7 @@ from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.staging import batch_nbytes
 from headrace.common.wire.codec import Frame, Parts, encode, raw_bytes, take_array
+from headrace.common.wire.deflate import plain
 from headrace.common.wire.messages import BatchHead, BatchPiece, DrawnHead, Rate
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +78,7 @@ class Incoming:
 
     def _take(self, frame: Frame) -> None:
         column = self._columns[self._column]
-        column[self._at : self._at + len(frame)] = frame
+        column[self._at : self._at + len(frame)] = plain(frame)
         self._at += len(frame)
         if self._at == len(column):
             self._column, self._at = self._column + 1, 0

@@ -19,12 +19,14 @@ from headrace.common.errors import WireError
 from headrace.common.label import Kind, Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
+from headrace.common.wire import deflate
 from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, LabelHead, Message
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_PARTS = 2 + 2 * 64
-Frame = bytes | memoryview
-Parts = list[Frame]
+Raw = deflate.Raw  # a frame to send
+Frame = deflate.Frame  # a frame that came, maybe still deflated
+Parts = list[Raw]
 
 _UNPACK = {"raw": False, "strict_map_key": True, "max_ext_len": 0, "max_array_len": 8192, "max_map_len": 8192}
 _FIELDS = {cls: {f.name: f.metadata["take"] for f in dataclasses.fields(cls)} for cls in MESSAGES.values()}
@@ -42,7 +44,7 @@ def encode(message: Message) -> bytes:
     return header
 
 
-def decode(header: Frame) -> Message:
+def decode(header: Raw) -> Message:
     """The message in a header frame.
 
     Raises:
@@ -158,4 +160,4 @@ def _array(frame: Frame, dtype: np.dtype[Any], shape: tuple[int, ...], name: str
     need = math.prod(shape) * dtype.itemsize
     if len(frame) != need:
         raise WireError("size", f"{name}: {len(frame)} bytes, expected {need}")
-    return np.frombuffer(frame, dtype).reshape(shape)
+    return np.frombuffer(deflate.plain(frame), dtype).reshape(shape)

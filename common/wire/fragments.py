@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.common.errors import WireError
-from headrace.common.wire.codec import MAX_PARTS, Frame, Parts, encode
+from headrace.common.wire.codec import MAX_PARTS, Frame, Parts, Raw, encode
 from headrace.common.wire.messages import Fragment
 
 
@@ -14,10 +14,10 @@ def size_of(parts: Sequence[Frame]) -> int:
     return sum(len(p) for p in parts)
 
 
-def split(parts: Sequence[Frame], limit: int) -> Iterator[Parts]:
+def split(parts: Parts, limit: int) -> Iterator[Parts]:
     """The message itself when it has at most ``limit`` bytes, else fragments of at most ``limit`` bytes each."""
     if size_of(parts) <= limit:
-        yield list(parts)
+        yield parts
         return
     lengths = b"".join(len(p).to_bytes(8, "little") for p in parts)
     whole = b"".join([len(parts).to_bytes(4, "little"), lengths, *parts])
@@ -35,7 +35,7 @@ class Joiner:
         self._next = 0
         self._of = (0, 0)
 
-    def add(self, head: Fragment, data: Frame) -> Parts | None:
+    def add(self, head: Fragment, data: Raw) -> Parts | None:
         """Take one fragment; the joined message when it was the last one.
 
         Raises:

@@ -15,9 +15,10 @@ import zmq
 
 from headrace.common.clock import Clock
 from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, WireError
-from headrace.common.wire import fragments, sockets
+from headrace.common.specs import TransitionSpec
+from headrace.common.wire import compression, fragments, sockets
 from headrace.common.wire.codec import Frame, Parts, decode, encode
-from headrace.common.wire.messages import Goodbye, Hello, Message, Pulse, Welcome
+from headrace.common.wire.messages import Compressed, Goodbye, Hello, Message, Pulse, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
 
@@ -62,7 +63,9 @@ class Link:
 
     def __init__(self, hello: Hello, role: Role, endpoint: str, network: NetworkConfig, clock: Clock) -> None:
         self._role, self._endpoint, self._clock = role, endpoint, clock
+        hello = replace(hello, compression=network.compression)
         self.session = ClientSession(hello, network, endpoint, clock.now())
+        self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
         self._network = network
         self._refused = 0
         self._failure: BaseException | None = None
@@ -162,7 +165,8 @@ class Link:
             if not self._queue:
                 for message in self._role.outgoing(room):
                     self._check_size(message)
-                    self._queue.extend(fragments.split(message, self._network.fragment_bytes))
+                    packed = compression.compress(message, self._widths) if self._widths else message
+                    self._queue.extend(fragments.split(packed, self._network.fragment_bytes))
                 if not self._queue:
                     return
             parts = self._queue[0]
@@ -195,22 +199,35 @@ class Link:
                 frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            parts: list[Frame] = [f.buffer for f in frames]
+            parts: Parts = [f.buffer for f in frames]
             try:
-                message = decode(parts[0])
+                message, inside = self._open(parts)
                 if not self.session.receive(message, self._clock.now()):
                     continue
                 if isinstance(message, Welcome):
                     self._queue.clear()
-                    self._role.welcomed(message)
+                    self._welcomed(message)
                 else:
-                    self._role.received(message, parts[1:])
+                    self._role.received(message, inside)
             except WireError as error:
                 self._refused += 1
                 LOG.warning("refused a message of the buffer (%d so far): %s", self._refused, error)
             finally:
                 with self._changed:
                     self._changed.notify_all()
+
+    def _open(self, parts: Parts) -> tuple[Message, list[Frame]]:
+        message, frames = decode(parts[0]), list[Frame](parts[1:])
+        if not isinstance(message, Compressed):
+            return message, frames
+        if not self._widths:
+            raise WireError("compressed", "this session agreed on no compression")
+        return compression.expand(message, frames, self._network.message_bytes)
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        spoken = welcome.compression == self._network.compression == compression.ZLIB
+        self._widths = compression.widths(TransitionSpec.from_dict(welcome.spec)) if spoken else ()
+        self._role.welcomed(welcome)
 
     @staticmethod
     def _send(socket: zmq.Socket[bytes], parts: Parts) -> bool:

@@ -9,20 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headrace.common.wire.envelopes import Compressed as Compressed
+from headrace.common.wire.envelopes import Fragment as Fragment
 from headrace.common.wire.fields import U32, U64, blob, flag, pairs, plain, real, text, uint
+from headrace.common.wire.message import Message as Message
 
 PROTOCOL = 1
 ROLES = ("actor", "evaluator", "learner", "observer")
 MAX_ID = 128
 MAX_STREAMS = 64
 MAX_RATED = 1 << 20
-
-
-@dataclass(frozen=True)
-class Message:
-    """Base of all messages; ``TAG`` is the kind on the wire and never reused."""
-
-    TAG: ClassVar[int] = 0
 
 
 # --- client to buffer -------------------------------------------------------------------------------------------
@@ -33,6 +29,7 @@ class Hello(Message):
     """Asks for a session. ``incarnation`` names the process, so that a reconnect is not taken for a rival.
 
     An actor says how many ``lanes`` it steps at a time, and whether it is a ``robot``, which is never held.
+    ``compression`` is what its link needs.
     """
 
     TAG: ClassVar[int] = 1
@@ -47,6 +44,7 @@ class Hello(Message):
     executed: int = uint(default=0)
     pending: int = uint(default=0)
     robot: bool = flag(default=False)
+    compression: str = text(16, default="none")
 
 
 @dataclass(frozen=True)
@@ -62,16 +60,6 @@ class BlockHead(Message):
     rows: int = uint(U32)
     frames: int = uint(U32)
     priorities: bool = flag(default=False)
-
-
-@dataclass(frozen=True)
-class Fragment(Message):
-    """Part ``index`` of ``count`` of one larger message of ``total`` bytes. Frame: the bytes."""
-
-    TAG: ClassVar[int] = 3
-    index: int = uint(U32)
-    count: int = uint(U32)
-    total: int = uint()
 
 
 @dataclass(frozen=True)
@@ -205,6 +193,7 @@ class Welcome(Message):
 
     A learner is told what it needs to map the pool: the directory, what the header there holds as ``nonce``, and on which
     running ``kernel`` that is so. Each of its updates takes ``mixes`` batches: 2 where the actor's is a separate one.
+    Either side may send :class:`Compressed` messages where ``compression`` is not ``none``.
     """
 
     TAG: ClassVar[int] = 32
@@ -221,6 +210,7 @@ class Welcome(Message):
     nonce: int = uint(default=0)
     kernel: str = text(255, default="")
     mixes: int = uint(2, default=1)
+    compression: str = text(16, default="none")
 
 
 @dataclass(frozen=True)
@@ -389,6 +379,6 @@ MESSAGES: dict[int, type[Message]] = {
     for cls in (
         *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye, Redraw, Rate),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
-        *(DrawnHead, BatchPiece, LabelHead, Labelled),
+        *(DrawnHead, BatchPiece, LabelHead, Labelled, Compressed),
     )
 }

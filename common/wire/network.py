@@ -30,6 +30,12 @@ class NetworkConfig:
         256 << 10, help="messages above this travel in parts", unit="B", low=4096, high=64 << 20, resume=True
     )
     message_bytes: int = option(256 << 20, help="largest message a peer may send in parts", unit="B", low=1 << 16, resume=True)
+    compression: str = option(
+        "none",
+        help="zlib: deflate what this process and its buffer tell each other; for links of less than about 20 MB/s",
+        choices=("none", "zlib"),
+        resume=True,
+    )
 
     def check(self, path: str = "network") -> None:
         """Refuse times that cannot work together."""

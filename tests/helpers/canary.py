@@ -36,10 +36,12 @@ def prove(batch: object, stack: int = 1) -> None:
         raise AssertionError(f"a row does not prove itself: {obs[:4]} {following[:4]} {rows[:4]}")
 
 
-def run(endpoint: str, batch_size: int, publish_every: int, seconds: float, reading: str = "auto") -> int:
+def run(
+    endpoint: str, batch_size: int, publish_every: int, seconds: float, reading: str = "auto", compression: str = "none"
+) -> int:
     """Learn nothing until the buffer says stop; the number of batches taken."""
     feed = Feed(batch_size, 8, statistics=False, reading=reading, open_view=PoolView)
-    network = NetworkConfig()
+    network = NetworkConfig(compression=compression)
     link = Link(new_hello("learner", "canary"), feed, endpoint, network, MonotonicClock())
     gatherer = Gatherer(feed, link.wake)
     gatherer.start()

@@ -57,10 +57,12 @@ class Roles:
         """Start an actor with this id."""
         return self.start(name, "actor", str(self.config), "--connect", self.endpoint, "--id", name, *words)
 
-    def canary(self, batch_size: int, publish_every: int, seconds: float, reading: str = "auto") -> subprocess.Popen[bytes]:
+    def canary(
+        self, batch_size: int, publish_every: int, seconds: float, reading: str = "auto", compression: str = "none"
+    ) -> subprocess.Popen[bytes]:
         """Start the stand-in learner."""
-        numbers = [str(batch_size), str(publish_every), str(seconds)]
-        return self._start("canary", [sys.executable, "-P", "-m", "helpers.canary", self.endpoint, *numbers, reading])
+        words = [str(batch_size), str(publish_every), str(seconds), reading, compression]
+        return self._start("canary", [sys.executable, "-P", "-m", "helpers.canary", self.endpoint, *words])
 
     def log(self, name: str) -> str:
         """What a process has printed."""

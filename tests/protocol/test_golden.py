@@ -24,8 +24,9 @@ HEADERS = [
             executed=10,
             pending=3,
             robot=True,
+            compression="zlib",
         ),
-        "9301018ba870726f746f636f6c01a4726f6c65a56163746f72a26964a361726dab696e6361726e6174696f6ec41030313233343536373839616263646566a4686f7374a4686f7374a370696407a473706563c0a56c616e657302a865786563757465640aa770656e64696e6703a5726f626f74c3",
+        "9301018ca870726f746f636f6c01a4726f6c65a56163746f72a26964a361726dab696e6361726e6174696f6ec41030313233343536373839616263646566a4686f7374a4686f7374a370696407a473706563c0a56c616e657302a865786563757465640aa770656e64696e6703a5726f626f74c3ab636f6d7072657373696f6ea47a6c6962",
     ),
     (
         m.BlockHead(stream=5, seq=1, rows=32, frames=33, priorities=True),
@@ -59,8 +60,9 @@ HEADERS = [
             nonce=9,
             kernel="k",
             mixes=2,
+            compression="zlib",
         ),
-        "9301208da565706f636803a76c656173655f73cb4014000000000000ab6865617274626561745f73cb3fe0000000000000ac6372656469745f6279746573ce00800000ae667261676d656e745f6279746573ce00040000ad6d6573736167655f6279746573ce10000000a473706563c0a773747265616d7391920520a4706f6f6ca26162a96469726563746f7279a22f70a56e6f6e636509a66b65726e656ca16ba56d6978657302",
+        "9301208ea565706f636803a76c656173655f73cb4014000000000000ab6865617274626561745f73cb3fe0000000000000ac6372656469745f6279746573ce00800000ae667261676d656e745f6279746573ce00040000ad6d6573736167655f6279746573ce10000000a473706563c0a773747265616d7391920520a4706f6f6ca26162a96469726563746f7279a22f70a56e6f6e636509a66b65726e656ca16ba56d6978657302ab636f6d7072657373696f6ea47a6c6962",
     ),
     (
         m.State(
@@ -85,6 +87,7 @@ HEADERS = [
         m.Labelled(number=3, rows=30, gone=2, reason="ahead", detail="later"),
         "93012e85a66e756d62657203a4726f77731ea4676f6e6502a6726561736f6ea56168656164a664657461696ca56c61746572",
     ),
+    (m.Compressed(frames=((4096, 4), (0, 0))), "93014081a66672616d65739292cd100004920000"),
     (m.BatchPiece(column=2, offset=1 << 20), "93012d82a6636f6c756d6e02a66f6666736574ce00100000"),
     (
         m.Refused(reason="held", detail="by pid 9", retry_s=0.5),
@@ -95,7 +98,7 @@ TAGS = {
     "Hello": 1, "BlockHead": 2, "Fragment": 3, "Pulse": 4, "Draw": 5, "WeightsGet": 6, "Publish": 7, "EpisodeEnd": 8,
     "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Welcome": 32, "Refused": 33,
     "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39, "WeightsPart": 40,
-    "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46,
+    "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46, "Compressed": 64,
 }  # fmt: skip
 SPEC = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((2,), (-1.0, -2.0), (1.0, 2.0)), window=3, stack=2)
 ROW = {

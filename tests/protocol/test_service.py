@@ -36,7 +36,7 @@ def test_only_an_actor_with_a_session_inserts(buffer):
 def test_garbage_is_counted_and_unanswered(buffer):
     buffer.actor()
     for parts in ([], [b""], [b"\xc1"], [encode(m.BlockHead(1, 1, 1, 1))], [encode(m.Welcome(1, 1.0, 1.0, 1, 1, 1))]):
-        assert buffer.raw(b"A", parts) == []
+        assert set(kinds(buffer.raw(b"A", parts))) <= {m.State}  # a heartbeat is no answer
     assert sum(buffer.service.refused.values()) >= 5
     assert first(buffer.block(b"A", 1, 0), m.Ack) == m.Ack(1, 1)
 

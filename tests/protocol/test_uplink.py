@@ -279,6 +279,19 @@ def test_one_flipped_bit_is_refused_and_the_set_is_asked_for_again():
     assert fetch_all(fetch, weights(7).pack()).version.step == 7
 
 
+def test_a_range_of_another_length_than_was_asked_for_is_refused_and_the_set_is_asked_for_again():
+    blob = weights(7).pack()
+    for offset, size in [(0, 101), (0, 0), (len(blob) - 50, 51), (len(blob), 1), (1 << 60, 1)]:
+        fetch = WeightFetch(100)
+        fetch.announced(m.State("l", 1, 7))
+        fetch.requests()
+        with pytest.raises(WireError, match="size"):
+            fetch.take(m.WeightsPart(1, 7, offset, len(blob)), bytes(size))
+        assert fetch.requests() == []
+        fetch.announced(m.State("l", 1, 7))
+        assert fetch_all(fetch, blob).version.step == 7
+
+
 def test_an_older_version_is_never_fetched():
     fetch = WeightFetch(100)
     fetch.announced(m.State("l", 2, 1))
