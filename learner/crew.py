@@ -82,8 +82,9 @@ class _Mate:
         self._socket, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             command = [sys.executable, "-m", "headrace.learner.mate", str(far.fileno())]
+            environment = {**os.environ, "PYTHONSAFEPATH": "1"}  # what lies where the learner was started is not imported
             self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[far.fileno()]
+                command, stdin=subprocess.DEVNULL, pass_fds=[far.fileno()], env=environment
             )
         self._owed = 0  # answers to messages about memory
         self._socket.settimeout(STEP_S)
