@@ -69,6 +69,7 @@ class Field(IntEnum):
     STALE_UPDATES = 22  # priorities of rows that were gone
     OFFLINE = 24  # optimiser updates granted in the offline phase
     BOOT = 25  # which boot of the machine the files were last opened in, see durable.py
+    SETTLED = 26  # updates granted when a learner last left with all of them made, plus 1; 0 before
 
 
 class Header:
@@ -106,6 +107,11 @@ class Header:
     def updates(self) -> int:
         """Optimiser updates granted, in both phases."""
         return self._fields[Field.UPDATES] + self._fields[Field.OFFLINE]
+
+    @property
+    def settled(self) -> bool:
+        """Whether a learner has left with every update made, and none was granted since."""
+        return self._fields[Field.SETTLED] == self.updates + 1
 
     def raw(self, size: int) -> bytes:
         """The first ``size`` bytes."""

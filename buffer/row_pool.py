@@ -313,6 +313,17 @@ class RowPool:
             store.header[field] += n
             return store.header.updates
 
+    def settle_updates(self) -> None:
+        """Note, in one store, that a learner has made every update granted so far and has kept what came of them."""
+        with self._lock:
+            header = self._open().header
+            header[Field.SETTLED] = header.updates + 1
+
+    @property
+    def updates_settled(self) -> bool:
+        """Whether that was noted, and nothing was granted since."""
+        return self._store is not None and self._store.header.settled
+
     def dump(self, start: int | None = None, stop: int | None = None) -> Iterator[dict[str, Any]]:
         """Live rows of ``[start, stop)`` in id order, while others go on inserting.
 

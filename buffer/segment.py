@@ -233,7 +233,7 @@ class Segment:
         retired = numbers["retired"] + lost - dead
         values = {Field.HEAD: head, Field.FLOOR: tail, Field.COUNTED: tail, Field.FRAME_HEAD: frame_head}
         values |= {field: numbers[name] for name, field in _NUMBERS.items()}
-        values[Field.RETIRED] = retired
+        values[Field.RETIRED], values[Field.SETTLED] = retired, 0
         values |= {Field.REACH: max(self.sizes.max_rows, numbers["reach"])}
         for field, value in values.items():
             self._header[field] = value

@@ -30,7 +30,7 @@ from headrace.buffer.intake import Intake
 from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
-from headrace.buffer.worker import Amend, Done, Insert, Open, Shelve, Totals, Update, Work
+from headrace.buffer.worker import Amend, Done, Insert, Open, Settle, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import messages as m
@@ -57,7 +57,6 @@ class Service:
         most_actors: int,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
-        self.learner_done = False
         self.stopping = ""
         self.backups: Backups | None = None
         self._network = network
@@ -118,7 +117,7 @@ class Service:
         """``offline``, ``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
         if self.stopping:
             return "stopping"
-        if self.pacing.finished and (self.learner_done or self.totals.updates + self.pacing.owed == 0):
+        if self.pacing.finished and (self.totals.settled or self.totals.updates + self.pacing.owed == 0):
             return "done"
         if self.pacing.offline:
             return "offline"
@@ -177,8 +176,6 @@ class Service:
             steps = {"executed": hello.executed, "pending": hello.pending, "lanes": hello.lanes}
             self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
             self._awaited.returned(hello.id)
-        if hello.role == "learner":
-            self.learner_done = False
         welcome = admission.welcome(session, self._network, spec, streams, self.totals.info)
         return [(peer, [encode(welcome)]), self._state(client, now)]
 
@@ -246,7 +243,7 @@ class Service:
 
     def _on_goodbye(self, client: Client, goodbye: m.Goodbye, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "learner" and goodbye.done:
-            self.learner_done = True
+            self._board.work.append(Settle())  # durable: the next buffer must not wait for a learner that will not come
         self._end(client)
         return []
 

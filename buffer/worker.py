@@ -94,7 +94,12 @@ class Amend:
         return 64 + self.label.nbytes
 
 
-Work = Open | Insert | Draw | Again | Shelve | Update | Amend
+@dataclass(frozen=True)
+class Settle:
+    """Note that a learner has made every update granted so far, and has left."""
+
+
+Work = Open | Insert | Draw | Again | Shelve | Update | Amend | Settle
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,7 @@ class Totals:
     drawable: int = 0
     waiting: str = ""
     sampling: dict[str, Any] = field(default_factory=dict)
+    settled: bool = False
 
 
 class PoolWorker:
@@ -164,8 +170,8 @@ class PoolWorker:
     def run(self, work: Sequence[Work]) -> tuple[list[Done], Totals]:
         """Perform work in order; an error that is not one block's or one peer's fault is raised."""
         done = [self._perform(w) for w in work]
-        if self._pool is not None and any(isinstance(w, Insert) for w in work):
-            self._pool.sync()  # once for all blocks of the round, before any is acknowledged
+        if self._pool is not None and any(isinstance(w, (Insert, Settle)) for w in work):
+            self._pool.sync()  # once for all of the round, before any of it is acknowledged
         return done, self.totals()
 
     def totals(self) -> Totals:
@@ -186,6 +192,7 @@ class PoolWorker:
             pool.drawable,
             pool.waiting,
             pool.sampling_info(),
+            pool.updates_settled,
         )
 
     def streams(self) -> dict[str, dict[int, int]]:
@@ -217,6 +224,9 @@ class PoolWorker:
             return self._update(self._pool, work)
         if isinstance(work, Amend):
             return _amend(self._pool, work)
+        if isinstance(work, Settle):
+            self._pool.settle_updates()
+            return Done(work)
         if isinstance(work, Draw):
             batches, parts, missing = self._drawing.draw(work)
         else:

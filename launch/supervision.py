@@ -11,7 +11,8 @@ Rules
    ``stop_s``; what is still there then is killed; the next rank is asked when the one before it is gone.
 5. The second request of a person kills everything at once. A role is never started during an end.
 6. The run did its job only when the job was reported done and the learner ended cleanly after that, and no buffer failed by
-   itself. Another role that had to be killed then because it was slow to leave costs a notice and nothing else.
+   itself. Another role that had to be killed then because it was slow to leave costs a notice and nothing else. A role that
+   the request itself ended (a finished run was resumed, and is done at once) had not begun, and has nothing to end cleanly.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from headrace.common.config import option
 
 MUST_NOT_RESTART = 3
+UNHEARD = -15  # ended by SIGTERM: a role listens for it from its first line on
 RANKS = {"actor": 0, "evaluator": 0, "learner": 1, "buffer": 2}
 SHARES = (0.3, 0.5, 0.2)  # of stop_s, for each rank: the learner writes its final checkpoint
 DONE, INTERRUPTED, FAILED = "done", "interrupted", "failed"
@@ -123,7 +125,7 @@ class Supervision:
         role.code = code
         if self.ending:
             role.state = "ended"
-            if self.outcome == DONE and code != 0:
+            if self.outcome == DONE and code != 0 and not (role.asked and code == UNHEARD):
                 self._ended_badly(role, code)
         elif code == 0:
             role.state, role.due = "due", now + self._config.pause_max_s

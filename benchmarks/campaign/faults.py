@@ -292,6 +292,16 @@ _ALL = (
         f"{PROTOCOL}/test_pacing.py",
     ),
     _mutant(
+        "learner-that-left-is-forgotten", "service", "self._board.work.append(Settle())", "pass", f"{PROTOCOL}/test_restart.py"
+    ),
+    _mutant(
+        "a-run-that-goes-on-is-done",
+        "files",
+        "return self._fields[Field.SETTLED] == self.updates + 1",
+        "return self._fields[Field.SETTLED] > 0",
+        f"{PROTOCOL}/test_restart.py",
+    ),
+    _mutant(
         "updates-refunded",
         "demands",
         "allowed, offline = self._pacing.updates_allowed(), self._pacing.offline",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers.serving import SPEC, Buffer, first
 
 from headrace.common.wire import messages as m
@@ -69,3 +70,47 @@ def test_an_actor_that_stays_away_is_waited_for_one_lease(tmp_path):
     granted = {to: state.granted for to, state in again.tick(1.5) if isinstance(state, m.State)}
     assert granted[b"A"] == 2 + 16
     again.worker.close()
+
+
+SHORT = {"env_steps": 10, "min_fill": 4, "lead_steps": 64}
+STOP = m.Stop(True, "the run has reached its env steps and updates")
+
+
+def at_its_end(directory):
+    """A buffer of a short run that waits only for its learner to leave."""
+    buffer = Buffer(directory, **SHORT)
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Draw(100, 4))
+    buffer.block(b"A", 1, *range(10))
+    assert buffer.service.phase == "finishing"
+    return buffer
+
+
+@pytest.mark.parametrize(("done", "phase"), [(True, "done"), (False, "finishing")])
+def test_a_restarted_buffer_knows_whether_the_learner_has_left_for_good(tmp_path, done, phase):
+    buffer = at_its_end(tmp_path)
+    buffer.say(b"L", m.Goodbye(done))
+    buffer.worker.close()
+    again = Buffer(tmp_path, **SHORT)
+    assert again.service.phase == phase
+    again.actor()
+    assert ((b"A", STOP) in again.tick(0.6)) == done
+    again.worker.close()
+
+
+def test_a_run_that_goes_on_waits_for_its_learner_again(tmp_path):
+    buffer = at_its_end(tmp_path)
+    buffer.say(b"L", m.Goodbye(True))
+    buffer.worker.close()
+    longer = Buffer(tmp_path, **{**SHORT, "env_steps": 12})
+    assert longer.service.phase == "training"
+    longer.actor()
+    longer.learner()
+    longer.say(b"L", m.Draw(100, 4))
+    longer.block(b"A", 11, 10, 11)
+    assert longer.service.totals.updates == 8
+    assert longer.service.phase == "finishing"
+    longer.say(b"L", m.Goodbye(True))
+    assert longer.service.phase == "done"
+    longer.worker.close()

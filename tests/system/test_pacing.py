@@ -84,3 +84,19 @@ def test_a_fast_simulator_leaves_a_slow_robot_its_share_and_the_robot_is_never_h
         run.kill("arm")
         run.wait(lambda s: steps(s, "sim") > 5000, 60, watch=("sim",))  # nobody to leave a share to
         run.stop()
+
+
+def test_a_run_ends_although_its_buffer_dies_after_the_learner_has_left(tmp_path):
+    with roles(tmp_path, scripted(pacing={"env_steps": 600, "min_fill": 100})) as run:
+        run.buffer()
+        run.actor("actor-0")
+        run.canary(64, 50, 60)
+        run.wait(lambda s: s["phase"] == "done", 60)
+        assert run.processes["canary"].wait(20) == 0, run.log("canary")
+        run.kill("buffer")
+        run.buffer()
+        last = run.wait(lambda s: s["phase"] == "done", 30, watch=("buffer",))
+        assert (last["learner"], last["env_steps"], last["updates"]) == (None, 600, 500)
+        run.actor("actor-1")
+        assert run.processes["actor-1"].wait(30) == 0, run.log("actor-1")  # told that there is nothing to do
+        run.stop()

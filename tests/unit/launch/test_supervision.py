@@ -206,6 +206,14 @@ def test_a_done_job_needs_a_clean_end_of_learner_and_buffer(name, outcome):
     assert supervision.outcome == outcome
 
 
+def test_a_learner_that_had_not_begun_when_the_job_was_done_has_nothing_to_end_cleanly():
+    supervision = running([RolePlan("learner", "learner")])
+    supervision.job_done(1.0)
+    assert verbs(supervision.tick(1.0)) == [("terminate", "learner")]
+    supervision.exited("learner", -15, 1.1)
+    assert supervision.outcome == DONE
+
+
 def test_a_death_says_why_as_far_as_the_role_did():
     supervision = running()
     supervision.exited("learner", 1, 1.0, "ValueError: no")
