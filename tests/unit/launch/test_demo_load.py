@@ -1,0 +1,42 @@
+"""Demonstrations of any format: which one it is, slices, whole files; what is none of them is refused."""
+
+import h5py
+from helpers.demo_files import Take, write_d4rl, write_minari, write_robomimic
+from helpers.demo_import import BOUNDS, fails, prove, rows_of, run
+
+
+def test_long_episodes_are_read_slice_by_slice(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("headrace.launch.demos.SLICE_BYTES", 64)
+    monkeypatch.setattr("headrace.launch.demo_load.BLOCK_ROWS", 7)
+    write_d4rl(tmp_path / "d.hdf5", (Take(50), Take(41, "truncated")))
+    words = ("--n-step", 3, "--success", "infos/goal", *BOUNDS)
+    run(capsys, "pool", "import", tmp_path / "d.hdf5", tmp_path / "pool", *words)
+    batch, _ = rows_of(tmp_path / "pool")
+    prove(batch, "obs", 3, [50, 41], ["terminated", "truncated"])
+    assert set(batch.rows["outcome"]) == {2}
+
+
+def test_a_cut_file_is_refused(tmp_path, capsys):
+    write_robomimic(tmp_path / "demo.hdf5")
+    data = (tmp_path / "demo.hdf5").read_bytes()
+    for size in (len(data) - 1, len(data) // 2, 600, 9):
+        (tmp_path / "cut.hdf5").write_bytes(data[:size])
+        assert "cut.hdf5: not a whole HDF5 file" in fails(
+            capsys, "pool", "import", tmp_path / "cut.hdf5", tmp_path / "new", *BOUNDS
+        )
+    (tmp_path / "cut.hdf5").write_bytes(data[:4])
+    assert "none of what is read" in fails(capsys, "pool", "import", tmp_path / "cut.hdf5", tmp_path / "new", *BOUNDS)
+
+
+def test_what_is_none_of_the_formats_is_refused(tmp_path, capsys, monkeypatch):
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "none of what is read" in fails(capsys, "pool", "import", tmp_path / "notes.txt", tmp_path / "new")
+    assert "does not exist" in fails(capsys, "pool", "import", tmp_path / "nowhere", tmp_path / "new")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = 1
+    assert "HDF5 of an unknown layout: x at its root" in fails(
+        capsys, "pool", "import", tmp_path / "other.h5", tmp_path / "new"
+    )
+    place = write_minari(tmp_path, monkeypatch) / "data" / "main_data.hdf5"
+    assert "name the directory" in fails(capsys, "pool", "import", place, tmp_path / "new")
+    assert "--obs nothing=x: not in" in fails(capsys, "pool", "import", place.parent, tmp_path / "new", "--obs", "nothing=x")
