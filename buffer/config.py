@@ -96,10 +96,15 @@ class SamplingConfig:
         0, help="updates over which b rises linearly to 1; 0 keeps it", unit="updates", low=0, high=1 << 53
     )
     sets: dict[str, SetConfig] = option(
-        factory=dict, help="named sets that batches are mixed from, name -> definition; none: batches are of all rows"
+        factory=dict,
+        help="named sets that batches are mixed from, name -> definition; none: batches are of all rows",
+        resume=True,
     )
     human_rows: str = option(
-        "any", help="how many of a row's executed steps make it a human's: any, or most (over half)", choices=("any", "most")
+        "any",
+        help="how many of a row's executed steps make it a human's: any, or most (over half)",
+        choices=("any", "most"),
+        resume=True,
     )
 
     @property
@@ -121,8 +126,9 @@ class SamplingConfig:
                 raise ConfigError(f"{path}.sets: {name!r} is not a name of letters, digits and _, at most 32, no digit first")
             if s.balance == "task" and self.method == "prioritised":
                 raise ConfigError(
-                    f"{path}.sets.{name}.balance: task with {path}.method prioritised; nearest valid: none, with a set for"
-                    " each task"
+                    f"{path}.sets.{name}.balance: task with {path}.method prioritised, whose tree over the set's rows knows no"
+                    f" tasks; nearest valid: none, with a set for each task in place of {name}, such as"
+                    f" {name}_0: {{task: [0], share: ...}}; or {path}.method: uniform"
                 )
         for mix, shares in self.mixes.items():
             if abs(sum(shares.values()) - 1) > 1e-6:

@@ -103,16 +103,17 @@ class Mix:
         }
 
     def get_state(self) -> dict[str, Any]:
-        """Remainders, turns and counts, as plain values by set."""
-        values = zip(self._shares.get_state(), self._turns, self._drawn, self._repeated, strict=True)
+        """Shares, remainders, turns and counts, as plain values by set."""
+        counts = zip(self._shares.shares, self._shares.get_state(), self._turns, self._drawn, self._repeated, strict=True)
         return {
-            s.name: {"carry": carry, "turn": turn.get_state(), "drawn": drawn, "repeated": repeated}
-            for s, (carry, turn, drawn, repeated) in zip(self._sets, values, strict=True)
+            s.name: {"share": share, "carry": carry, "turn": turn.get_state(), "drawn": drawn, "repeated": repeated}
+            for s, (share, carry, turn, drawn, repeated) in zip(self._sets, counts, strict=True)
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of :meth:`get_state`; with other sets than ours there is nothing to go on with, and all starts anew."""
-        if set(state) != {s.name for s in self._sets}:
+        """Take a state of :meth:`get_state`; of other sets or shares than ours there is nothing to go on with."""
+        shares = {s.name: share for s, share in zip(self._sets, self._shares.shares, strict=True)}
+        if {name: s.get("share") for name, s in state.items()} != shares:
             return
         ours = [state[s.name] for s in self._sets]
         self._shares.set_state([s["carry"] for s in ours])

@@ -144,8 +144,9 @@ def describe(cls: type, path: str = "") -> list[OptionDoc]:
                 key, kind, default, f.metadata.get("unit", ""), f.metadata.get("help", ""), f.metadata.get("resume", False)
             )
         )
-        if each is not None:
-            out.extend(describe(each, f"{key}.<name>"))
+        if each is not None:  # where all may be changed, each part may
+            resume = out[-1].resume
+            out.extend(dataclasses.replace(doc, resume=resume) for doc in describe(each, f"{key}.<name>"))
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
@@ -155,11 +156,14 @@ def resume_config(old: RunConfig, overrides: Sequence[str]) -> RunConfig:
     """
     new = make_config(dump(old), overrides)
     allowed = resumable_keys()
+    patterns = [key.replace("<name>", "*") for key in allowed]
     before, after = flatten(old), flatten(new)
-    changed = [key for key in after if before.get(key) != after[key] and key not in allowed]
+    changed = [key for key in after if before.get(key) != after[key]]
+    changed = [key for key in changed if not any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)]
     if changed:
         what = "; ".join(f"{key}: {before.get(key)!r} in the run, {after[key]!r} asked for" for key in changed)
-        raise ConfigError(f"--resume cannot change {what}. It may change: {', '.join(allowed)}")
+        whole = [key for key in allowed if "<name>" not in key]
+        raise ConfigError(f"--resume cannot change {what}. It may change: {', '.join(whole)}")
     return new
 
 

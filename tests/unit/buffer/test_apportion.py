@@ -32,6 +32,31 @@ def test_every_batch_is_whole_and_the_long_run_exact(weights, batches):
         assert shares.check_valid() == (True, "")
 
 
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.lists(st.lists(st.integers(1, 300), max_size=12), max_size=6))
+def test_to_begin_anew_costs_less_than_two_rows_a_share(weights, lives):
+    """A buffer that is started again carries nothing over from the one before."""
+    drawn = [0] * len(weights)
+    for sizes in lives:
+        shares = Shares(shares_of(weights))
+        for size in sizes:
+            counts = shares.peek(size)
+            shares.take(counts)
+            drawn = [d + c for d, c in zip(drawn, counts, strict=True)]
+    for d, share in zip(drawn, shares_of(weights), strict=True):
+        assert abs(d - share * sum(drawn)) < 2 * max(1, len(lives))
+
+
+@given(st.integers(1, 9), st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=6))
+def test_to_begin_anew_costs_one_row_a_key(keys, lives):
+    drawn = dict.fromkeys(range(keys), 0)
+    for sizes in lives:
+        turns = Turns()
+        for size in sizes:
+            for key, n in turns.divide(size, dict.fromkeys(drawn, 1000)).items():
+                drawn[key] += n
+    assert max(drawn.values()) - min(drawn.values()) <= len(lives)
+
+
 def test_a_share_below_one_row_gets_its_row_in_time():
     shares = Shares([0.99, 0.01])
     rows = []

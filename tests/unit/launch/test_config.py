@@ -105,6 +105,16 @@ def test_resume_changes_what_it_may():
     assert new.learner == old.learner
 
 
+def test_resume_may_mix_batches_otherwise():
+    old = make("--sampling.sets.demo.share", "0.5", "--sampling.sets.rest.share", "0.5")
+    words = "--sampling.sets.demo.share 0 --sampling.sets.late.share 0.5 --sampling.sets.late.newest_rows 500"
+    new = resume_config(old, [*words.split(), "--sampling.human_rows", "most"])
+    assert {name: s.share for name, s in new.sampling.sets.items()} == {"demo": 0, "rest": 0.5, "late": 0.5}
+    assert list(resume_config(make(), ["--sampling.sets.all.share", "1"]).sampling.sets) == ["all"]
+    with pytest.raises(ConfigError, match=r"cannot change sampling.method: .*It may change: .*sampling.sets, "):
+        resume_config(old, ["--sampling.method", "prioritised"])
+
+
 def test_resume_refuses_the_rest_by_name_with_both_values():
     with pytest.raises(ConfigError) as error:
         resume_config(make(), ["--learner.gamma", "0.5", "--seed", "7", "--pool.capacity", "5000"])

@@ -12,7 +12,7 @@ from headrace.common.clock import ManualClock
 from headrace.common.config import dump, merge
 from headrace.common.errors import CheckpointError
 from headrace.common.weights import WeightSet
-from headrace.launch.config import make_config
+from headrace.launch.config import make_config, resume_config
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.rundir import RunDir
 from headrace.launch.sync import SyncRun, run_sync
@@ -147,6 +147,20 @@ def test_half_then_resumed_is_the_whole(tmp_path, changes):
     half = play(tmp_path / "half", config_of(changes))
     assert half != whole
     assert play(tmp_path / "half", config_of(changes, steps(320))) == whole
+
+
+def test_a_resumed_run_may_mix_its_batches_otherwise(tmp_path):
+    play(tmp_path, config_of(MIXED))
+    shares = {"first.share": 0.4, "newest.share": 0, "rest.share": 0.6, "rest.actor_share": 0}
+    words = [f"--sampling.sets.{key}={share}" for key, share in shares.items()]
+    told, seen = Told(), []
+
+    def begin(job):
+        told.on_update = lambda: seen.append(job.pool.sampling_info())
+
+    play(tmp_path, resume_config(config_of(MIXED), ["--pacing.env_steps", "320", *words]), told=told, begin=begin)
+    mixes = {mix: {name: round(s["realised"], 3) for name, s in sets.items()} for mix, sets in seen[-1]["mixes"].items()}
+    assert mixes == {"critic": {"first": 0.4, "rest": 0.6}, "actor": {"first": 0.8, "newest": 0.2}}
 
 
 @pytest.mark.parametrize("changes", [{"learner": {"checkpoint_every_updates": 30}}, UNEVEN], ids=["together", "uneven"])
