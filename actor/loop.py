@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
-from headrace.actor.envs import Lanes, LaneStep, make_lanes, make_spec
+from headrace.actor.envs import Lanes, LaneStep, make_lanes
 from headrace.actor.episodes import Episodes
+from headrace.actor.joining import ActorSettings, joined
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.stacking import FrameStack
@@ -22,30 +22,15 @@ from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.label import Kind, Label
-from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
-from headrace.common.wire.link import Link, new_hello
-from headrace.common.wire.messages import EpisodeEnd, Goodbye
-from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.link import Link
+from headrace.common.wire.messages import EpisodeEnd
 
 LOG = logging.getLogger(__name__)
 WAIT_S = 0.02
 DRAIN_S = 5.0
-
-
-@dataclass(frozen=True)
-class ActorSettings:
-    """All that an actor process needs to know."""
-
-    endpoint: str
-    actor_id: str
-    env: EnvConfig
-    window: WindowConfig
-    actor: ActorConfig
-    network: NetworkConfig
-    seed: int
 
 
 def run(settings: ActorSettings, clock: Clock | None = None) -> int:
@@ -57,24 +42,14 @@ def run(settings: ActorSettings, clock: Clock | None = None) -> int:
         DeadlineExceeded: no session or no weights in ``network.connect_s``.
     """
     clock = clock or MonotonicClock()
-    spec = make_spec(settings.env, settings.window)
-    uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
-    hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
-    link = Link(hello, uplink, settings.endpoint, settings.network, clock)
-    stop = stop_on_signal()
-    link.start()
-    try:
-        welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
-        if welcome is None:
+    with joined("actor", settings, clock) as here:
+        if here is None:
             return 0
-        lanes = make_lanes(settings.env, settings.window, run_seed=settings.seed, actor=settings.actor_id, epoch=welcome.epoch)
-        try:
-            rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, welcome.epoch, "action"))
-            ActorLoop(settings, spec, lanes, uplink, link, clock, rng).run(stop)
-        finally:
-            lanes.close()
-    finally:
-        link.close(Goodbye(False, "leaving"))
+        epoch = here.welcome.epoch
+        lanes = make_lanes(settings.env, settings.window, run_seed=settings.seed, actor=settings.actor_id, epoch=epoch)
+        with contextlib.closing(lanes):
+            rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, epoch, "action"))
+            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng).run(here.stop)
     return 0
 
 

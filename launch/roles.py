@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.common.config import replace
 from headrace.common.errors import (
@@ -28,6 +29,9 @@ from headrace.launch.config import RunConfig
 from headrace.launch.leash import follow_parent
 from headrace.launch.rundir import RunDir
 from headrace.launch.supervision import MUST_NOT_RESTART
+
+if TYPE_CHECKING:
+    from headrace.actor.joining import ActorSettings
 
 LEARNER_ID = "learner"
 INTERRUPTED = 130
@@ -86,11 +90,9 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
 
 def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_id: str) -> int:
     """Act in the environment and hand over what happens."""
-    from headrace.actor.loop import ActorSettings
     from headrace.actor.loop import run as act
 
-    endpoint = connect or find_endpoint(config, run)
-    settings = ActorSettings(endpoint, actor_id, config.env, config.window, config.actor, config.network, config.seed)
+    settings = _player(config, connect or find_endpoint(config, run), actor_id)
     _leave_signals_to_the_role()
     return act(settings)
 
@@ -101,14 +103,17 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
     from headrace.actor.evaluator import run_evaluator as judge
 
     if config.eval.every == 0:
-        raise ConfigError("eval.every: 0 means no evaluation during the run; an evaluator needs at least 1")
-    endpoint = connect or find_endpoint(config, run)
-    every, episodes = config.eval.every, config.eval.episodes
-    settings = EvaluatorSettings(
-        endpoint, evaluator_id, config.env, config.window, config.actor, config.network, every, episodes, config.seed
-    )
+        raise ConfigError("eval.every: 0 means no evaluation during the run; nearest valid for an evaluator: 1")
+    player = _player(config, connect or find_endpoint(config, run), evaluator_id)
+    settings = EvaluatorSettings(player, config.eval.every, config.eval.episodes)
     _leave_signals_to_the_role()
     return judge(settings)
+
+
+def _player(config: RunConfig, endpoint: str, identity: str) -> ActorSettings:
+    from headrace.actor.joining import ActorSettings
+
+    return ActorSettings(endpoint, identity, config.env, config.window, config.actor, config.network, config.seed)
 
 
 def own_id(kind: str) -> str:

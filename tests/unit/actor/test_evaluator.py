@@ -10,10 +10,11 @@ from helpers.canary import canary_weights
 from headrace.actor import evaluator
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
+from headrace.actor.joining import ActorSettings, Joined
 from headrace.actor.uplink import Uplink
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.wire.codec import decode, take_array
-from headrace.common.wire.messages import Evaluation
+from headrace.common.wire.messages import Evaluation, Welcome
 from headrace.common.wire.network import NetworkConfig
 
 
@@ -21,8 +22,10 @@ def play(success, stop=None):
     env = EnvConfig(id="helpers.scripted:make", kwargs={"lengths": [2, 4], "success": success})
     spec = make_spec(env, WindowConfig())
     uplink = Uplink(spec, 1 << 20, 1 << 20)
-    settings = evaluator.EvaluatorSettings("", "e", env, WindowConfig(), ActorConfig(), NetworkConfig(), 100, 4, 0)
-    evaluator._evaluate(settings, uplink, canary_weights(spec, "l", 1, 7), 500, stop or threading.Event())
+    player = ActorSettings("", "e", env, WindowConfig(), ActorConfig(), NetworkConfig(), 0)
+    here = Joined(spec, uplink, None, Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30), stop or threading.Event())
+    settings = evaluator.EvaluatorSettings(player, 100, 4)
+    evaluator._evaluate(settings, here, canary_weights(spec, "l", 1, 7), 500)
     (parts,) = uplink.outgoing(1 << 20)
     head = decode(parts[0])
     assert head == Evaluation(1, 7, 500, 4)

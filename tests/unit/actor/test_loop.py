@@ -6,7 +6,8 @@ import numpy as np
 
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_lanes
-from headrace.actor.loop import ActorLoop, ActorSettings
+from headrace.actor.joining import ActorSettings
+from headrace.actor.loop import ActorLoop
 from headrace.actor.uplink import Uplink
 from headrace.buffer import SACReplayPool
 from headrace.common.clock import MonotonicClock

@@ -1,0 +1,69 @@
+"""Joining a run: what actors and evaluators do alike, from their first hello to their goodbye."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.actor.envs import make_spec
+from headrace.actor.uplink import Uplink
+from headrace.common.clock import Clock
+from headrace.common.process import stop_on_signal, wait_welcome
+from headrace.common.specs import TransitionSpec
+from headrace.common.wire.link import Link, new_hello
+from headrace.common.wire.messages import Goodbye, Welcome
+from headrace.common.wire.network import NetworkConfig
+
+
+@dataclass(frozen=True)
+class ActorSettings:
+    """All that an actor process needs to know: where its buffer listens, who it is, and what it plays."""
+
+    endpoint: str
+    actor_id: str
+    env: EnvConfig
+    window: WindowConfig
+    actor: ActorConfig
+    network: NetworkConfig
+    seed: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A process that the buffer has welcomed; ``stop`` is set by a signal."""
+
+    spec: TransitionSpec
+    uplink: Uplink
+    link: Link
+    welcome: Welcome
+    stop: threading.Event
+
+
+@contextlib.contextmanager
+def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined | None]:
+    """Dial, wait to be welcomed, and say goodbye at the end of the block; none when a signal came before the welcome.
+
+    Args:
+        role: ``actor`` or ``evaluator``.
+        settings: of the process.
+        clock: of its link.
+
+    Raises:
+        EnvError: the env cannot be made.
+        SessionRefused: the id is held, or the spec differs.
+        DeadlineExceeded: no session in ``network.connect_s``.
+    """
+    spec = make_spec(settings.env, settings.window)
+    uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
+    hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
+    link = Link(hello, uplink, settings.endpoint, settings.network, clock)
+    stop = stop_on_signal()
+    link.start()
+    try:
+        welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
+        yield None if welcome is None else Joined(spec, uplink, link, welcome, stop)
+    finally:
+        link.close(Goodbye(False, "leaving"))
