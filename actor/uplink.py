@@ -59,7 +59,6 @@ class Uplink:
         self._stop: m.Stop | None = None
         self.refused_weights = self.refused_labels = self.dropped_labels = 0
         self.env_steps = 0
-        self.phase = ""
         self.heard = 0  # states of the buffer
 
     # --- control loop -----------------------------------------------------------------------------------------------
@@ -154,7 +153,7 @@ class Uplink:
         with self._changed:
             if isinstance(message, m.State):
                 self._allowance = Allowance(message.granted, message.random, message.final)
-                self.env_steps, self.phase, self.heard = message.env_steps, message.phase, self.heard + 1
+                self.env_steps, self.heard = message.env_steps, self.heard + 1
                 self._fetch.announced(message)
             elif isinstance(message, m.Ack) and message.stream == self._stream:
                 self._settled += self._outbox.acknowledge(message.seq)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.buffer.fleet import Session
+from headrace.common.boot import kernel
 from headrace.common.errors import SpecError
-from headrace.common.process import kernel
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.messages import ROLES, Hello, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig

@@ -214,8 +214,7 @@ def anonymous(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolF
     Raises:
         NoSpace: a full pool would not fit into memory.
     """
-    nbytes = _nbytes(spec, sizes, payload_size)
-    space.require(nbytes, None)
+    space.require(nbytes(spec, sizes, payload_size), None)
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in _arrays(spec, sizes).items()}
     raw = {name: mmap.mmap(-1, size) for name, size in _raw_files(payload_size).items()}
     return _assemble(spec, sizes, arrays, raw, payload_size, uuid.uuid4(), None)
@@ -234,7 +233,7 @@ def create(
     wanted = _arrays(spec, sizes)
     raw = _raw_files(payload_size)
     names = [*wanted, *raw]
-    needed = _nbytes(spec, sizes, payload_size)
+    needed = nbytes(spec, sizes, payload_size)
     space.require(needed, directory)
     try:
         for name, (dtype, shape) in wanted.items():
@@ -271,7 +270,8 @@ def _arrays(spec: TransitionSpec, sizes: Geometry) -> dict[str, tuple[np.dtype[A
     return {ROWS: (spec.row_dtype, rows), **columns, **frames}
 
 
-def _nbytes(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> int:
+def nbytes(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> int:
+    """Bytes of the files of a pool, optional columns left out."""
     arrays = sum(dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in _arrays(spec, sizes).values())
     return arrays + sum(_raw_files(payload_size).values())
 

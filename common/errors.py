@@ -1,21 +1,22 @@
 """Every exception that headrace raises on purpose, as one tree.
 
 HeadraceError
-├── ConfigError        an option is unknown, mistyped, out of range or impossible with another
-├── SpecError          two sides disagree about shapes, dtypes or policies
-├── WireError          a message may not be accepted (carries a short countable reason)
-├── BlockRefused       an authenticated peer sent rows that may not enter the pool (carries a reason)
-├── PriorityRefused    priorities that no row may take (carries a reason)
-├── LabelRefused       what was said late about rows cannot be true of them (carries a reason)
-├── SessionRefused     the buffer turned this process away (held id, wrong spec, fenced)
-├── PoolError          the pool cannot do what was asked
-│   ├── PoolLocked     another living process owns the pool directory
-│   ├── PoolTooSmall   fewer rows than the request needs
-│   ├── NoSpace        disk, /dev/shm or cgroup has not enough room
-│   └── PoolDamaged    a file failed its check
-├── CheckpointError    a checkpoint is missing, damaged or of another run
-├── EnvError           an environment could not be made or broke its contract
-└── DeadlineExceeded   a wait ended without what it waited for
+├── ConfigError         an option is unknown, mistyped, out of range or impossible with another
+├── SpecError           two sides disagree about shapes, dtypes or policies
+├── CountedRefusal      something may not be taken, for a short reason that a counter is keyed by
+│   ├── WireError       a message may not be accepted
+│   ├── BlockRefused    an authenticated peer sent rows that may not enter the pool
+│   ├── PriorityRefused priorities that no row may take
+│   └── LabelRefused    what was said late about rows cannot be true of them
+├── SessionRefused      the buffer turned this process away (held id, wrong spec, fenced)
+├── PoolError           the pool cannot do what was asked
+│   ├── PoolLocked      another living process owns the pool directory
+│   ├── PoolTooSmall    fewer rows than the request needs
+│   ├── NoSpace         disk, /dev/shm or cgroup has not enough room
+│   └── PoolDamaged     a file failed its check
+├── CheckpointError     a checkpoint is missing, damaged or of another run
+├── EnvError            an environment could not be made or broke its contract
+└── DeadlineExceeded    a wait ended without what it waited for
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class SpecError(HeadraceError):
     """Two sides disagree about a spec or a policy; the text names the field and both values."""
 
 
-class WireError(HeadraceError):
-    """A message that may not be accepted.
+class CountedRefusal(HeadraceError):
+    """Something may not be taken, and nothing of it was.
 
     Args:
         reason: short word that counters are keyed by, such as ``"malformed"``.
@@ -46,28 +47,20 @@ class WireError(HeadraceError):
         self.reason = reason
 
 
-class BlockRefused(HeadraceError):
-    """Rows of an authenticated peer that may not enter the pool; ``reason`` keys the counter."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+class WireError(CountedRefusal):
+    """A message that may not be accepted."""
 
 
-class PriorityRefused(HeadraceError):
-    """Priorities that no row may take; ``reason`` keys the counter, and none of them was taken."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+class BlockRefused(CountedRefusal):
+    """Rows of an authenticated peer that may not enter the pool."""
 
 
-class LabelRefused(HeadraceError):
-    """A late label that its rows cannot take; nothing was changed. ``reason`` keys the counter."""
+class PriorityRefused(CountedRefusal):
+    """Priorities that no row may take."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+
+class LabelRefused(CountedRefusal):
+    """A late label that its rows cannot take."""
 
 
 class SessionRefused(HeadraceError):

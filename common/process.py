@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import threading
-from pathlib import Path
 from types import FrameType
 
 from headrace.common.clock import Clock
@@ -17,14 +15,6 @@ from headrace.common.wire.messages import Welcome
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.5
-
-
-def kernel() -> str:
-    """Names the running kernel: processes that see the same name share the pages of a mapped file."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()[:255]
 
 
 def stop_on_signal() -> threading.Event:

@@ -162,7 +162,7 @@ class TransitionSpec:
             )
             return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SpecError(f"not a transition spec: {type(error).__name__}") from error
+            raise SpecError(f"not a transition spec: {type(error).__name__} {str(error)[:200]}") from error
 
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of the spec, in hex."""

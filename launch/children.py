@@ -18,6 +18,13 @@ from headrace.launch.leash import PARENT
 ERROR_MARK = "error: "  # how a role's last line begins, after its name, when it ended for a reason that it understood
 TAIL_LINES = 15
 LINE_CHARS = 300  # of a line that is shown among others
+THREAD_VARIABLES = (  # of the numeric libraries
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 _ROUTINE = re.compile(r"\d{4}-\S+ \S+ (INFO|DEBUG) ")  # begins a line of the log that tells of no trouble
 _TAIL_BYTES = 16 << 10
 _REAP_S = 5.0  # how long a killed process may take to vanish
@@ -101,8 +108,7 @@ def role_environment(threads: int | None) -> dict[str, str]:
 
 def thread_variables(threads: int) -> dict[str, str]:
     """Environment variables that keep the numeric libraries at ``threads``; they are read when numpy is imported."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-    return dict.fromkeys(names, str(threads))
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def wait_all(children: Sequence[Child], deadline_s: float) -> list[Child]:

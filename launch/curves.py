@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.actor.evaluate import bootstrap_interval
+from headrace.buffer.status import RETURNS_KEPT
 from headrace.common.errors import ConfigError
 from headrace.launch.rundir import RunDir, read_lines
 
@@ -63,7 +64,7 @@ def draw_run(run: RunDir, title: str) -> bool:
         return False
     figure, axes = _figure()
     if len(curve.training):
-        axes.plot(*curve.training.T, color="tab:gray", lw=1, label="training, mean of the last 100 episodes")
+        axes.plot(*curve.training.T, color="tab:gray", lw=1, label=f"training, mean of the last {RETURNS_KEPT} episodes")
     if len(curve.evaluation):
         axes.plot(*curve.evaluation.T, color="tab:blue", lw=1.8, marker="o", ms=3, label="evaluation, deterministic")
     _finish(figure, axes, title, run.curve)

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.buffer import files as pool_files
 from headrace.buffer import space
+from headrace.buffer.books import Books
 from headrace.buffer.ring import geometry
 from headrace.common.errors import ConfigError, EnvError, HeadraceError, NoSpace, SpecError
 from headrace.common.specs import TransitionSpec
+from headrace.launch.children import THREAD_VARIABLES
 from headrace.launch.config import RunConfig, make_config, read_config
-from headrace.launch.machine import GIB, THREAD_VARIABLES, cores, cpu_model, gpu, memory_limit, version_of
+from headrace.launch.machine import GIB, cores, cpu_model, gpu, memory_limit, version_of
 
 GOOD, WARN, BAD = "ok", "look", "bad"
 BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
@@ -125,7 +128,9 @@ def _environment(config: RunConfig) -> tuple[TransitionSpec | None, Finding]:
 
 def _room(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
     sizes = geometry(spec, config.pool)
-    needed = sizes.row_slots * (spec.row_dtype.itemsize + 1) + sizes.frame_slots * spec.frame_nbytes
+    needed = pool_files.nbytes(spec, sizes, Books.nbytes(spec, config.pool.max_actors))
+    if config.sampling.method == "prioritised":
+        needed += 4 * sizes.row_slots
     place = Path(config.run.pool_dir or config.run.dir).expanduser()
     existing = next(p for p in [place, *place.absolute().parents] if p.is_dir())
     try:

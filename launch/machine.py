@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 
 import headrace
+from headrace.launch.children import THREAD_VARIABLES
 
 PACKAGES = (
     *("headrace", "numpy", "pyzmq", "msgpack", "msgpack-numpy", "torch", "gymnasium", "mujoco", "uvloop", "safetensors"),
     *("tensorboard", "matplotlib", "PyYAML", "rich", "wandb"),
 )
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GIB = 1 << 30
 
 

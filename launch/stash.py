@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from headrace.buffer.manifest import sync_directory
 from headrace.common.errors import NoSpace
 
 CHUNK = 16 << 20
@@ -44,7 +45,7 @@ def move_tree(source: Path, target: Path, tell: Tell) -> None:
                 tell(f"copying the pool to {target}: {percent} % of {total / (1 << 20):.0f} MiB")
     shutil.rmtree(target, ignore_errors=True)
     part.replace(target)
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     shutil.rmtree(source)
 
 
@@ -55,11 +56,3 @@ def _copy(source: Path, target: Path) -> Iterator[int]:
             yield len(chunk)
         writer.flush()
         os.fsync(writer.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

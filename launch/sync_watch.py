@@ -13,13 +13,10 @@ import numpy as np
 from headrace.actor.evaluate import EvalResult
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.status import set_metrics
+from headrace.buffer.status import EVALUATIONS_KEPT, RETURNS_KEPT, set_metrics
 from headrace.common.clock import Clock
 from headrace.common.metrics import RateWindow, process_memory
 from headrace.launch.sync_actor import Episode, SyncActor
-
-RETURNS_KEPT = 100
-EVALUATIONS_KEPT = 1000
 
 
 class SyncWatch:

@@ -52,7 +52,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def train_seeds(config: RunConfig, seeds: Sequence[int], stem: str, init_from: Path | None) -> Iterator[TrainResult]:
     """One run after the other below one directory; a finished one is not run again, an unfinished one is continued."""
-    parent = Path(config.run.dir) / (config.run.name or slug(stem))
+    parent = Path(config.run.dir).expanduser() / (config.run.name or slug(stem))
     for seed in seeds:
         changes = {"seed": seed, "run": {"dir": str(parent), "name": f"seed-{seed}"}}
         one = make_config(merge(dump(config), changes))

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.common.batch import Batch
+from headrace.common.boot import kernel
 from headrace.common.errors import ConfigError, PoolError, WireError
-from headrace.common.process import kernel
 from headrace.common.specs import TransitionSpec
 from headrace.common.staging import Staging
 from headrace.common.wire.batches import batches_a_message

@@ -10,7 +10,7 @@ from helpers.serving import SPEC, Buffer, first, kinds
 
 from headrace.buffer.config import SamplingConfig, SetConfig
 from headrace.buffer.view import PoolView
-from headrace.common.process import kernel
+from headrace.common.boot import kernel
 from headrace.common.staging import Staging
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import Incoming, parse_drawn, rate_message

@@ -5,7 +5,6 @@ import pytest
 
 from headrace.buffer.statistics import RunningStatistics
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
-from headrace.common.statistics import ObsStatistics
 
 SPEC = TransitionSpec(
     (ObsSpec("camera", (2, 2), "|u1"), ObsSpec("joints", (3,), "<f4"), ObsSpec("map", (2, 2), "<f4"), ObsSpec("x", (), "<f4")),
@@ -78,19 +77,3 @@ def test_state_is_exact():
     assert len(one.encode()) == one.nbytes()
     with pytest.raises(ValueError, match="expected"):
         one.set_state({"count": 1, "mean": np.zeros(2), "m2": np.zeros(2)})
-
-
-def test_obs_statistics_round_trip_as_plain_arrays():
-    rng = np.random.default_rng(3)
-    running = RunningStatistics(SPEC)
-    running.add(frames(rng, 10), np.arange(10))
-    before = running.result()
-    arrays = before.to_arrays()
-    assert {a.dtype.str for a in arrays.values()} == {"<i8", "<f4"}
-    after = ObsStatistics.from_arrays({**arrays, "trunk.0.weight": np.zeros(3)})
-    assert after.count == 10
-    for key in before.mean:
-        np.testing.assert_array_equal(after.mean[key], before.mean[key])
-        np.testing.assert_array_equal(after.var[key], before.var[key])
-    with pytest.raises(KeyError):
-        ObsStatistics.from_arrays({"mean.x": arrays["mean.x"], "count": arrays["count"]})

@@ -10,8 +10,8 @@ from headrace.buffer import SACReplayPool, SamplingConfig, SetConfig
 from headrace.buffer.demand import Demand
 from headrace.buffer.drawing import Again, Drawing
 from headrace.buffer.view import PoolView
+from headrace.common.boot import kernel
 from headrace.common.errors import ConfigError, WireError
-from headrace.common.process import kernel
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import parse_rate
