@@ -49,6 +49,23 @@ def open_pool(place: Path) -> PoolView | SACReplayPool:
     return PoolView(place) if generations.is_pool(place) else SACReplayPool.from_path(place)
 
 
+def own_pool(place: Path) -> SACReplayPool:
+    """The pool in the directory ``place``, with its own sizes, as its owner.
+
+    Raises:
+        PoolError: only snapshots lie there, which nobody can own.
+        PoolLocked: another process owns it now.
+        PoolDamaged: a file is not what was written.
+    """
+    found = generations.read(place)
+    if found is None:
+        raise PoolError(
+            f"{place}: holds snapshots and no pool; to make one: headrace pool export {place} SHARDS, then headrace pool import"
+            " SHARDS POOL"
+        )
+    return SACReplayPool(int(found[0]["config"]["capacity"]), path=place)
+
+
 def find_past(config: RunConfig) -> Path | None:
     """The pool directory that ``run.pool_from`` names; none when it is empty.
 
@@ -69,11 +86,7 @@ def open_past(config: RunConfig, place: Path) -> SACReplayPool:
         PoolLocked: another process owns it now.
         PoolDamaged: a file is not what was written.
     """
-    found = generations.read(place)
-    if found is not None:
-        past = SACReplayPool(int(found[0]["config"]["capacity"]), path=place)
-    else:
-        past = SACReplayPool.from_path(place)
+    past = own_pool(place) if generations.is_pool(place) else SACReplayPool.from_path(place)
     if config.pacing.offline_updates and past.size < config.learner.batch_size:
         rows = past.size
         past.close()
@@ -122,11 +135,7 @@ def take_snapshot(target: Path, *, as_json: bool) -> int:
             observer.close()
         where = facts["directory"]
     else:
-        place = find_pool(target)
-        found = generations.read(place)
-        if found is None:
-            raise PoolError(f"{place}: is a snapshot already")
-        with SACReplayPool(int(found[0]["config"]["capacity"]), path=place) as pool:
+        with own_pool(find_pool(target)) as pool:
             pool.save(run.snapshots, keep=pool.config.snapshot_keep)
         where = str(run.snapshots)
     print(json.dumps({"directory": where}) if as_json else where)

@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
-from headrace.buffer import generations
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
-from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.transfer import export_pool, import_pool
-from headrace.common.errors import ConfigError, PoolError
+from headrace.common.errors import ConfigError
 from headrace.launch.demo_load import Found, is_export, load_demonstrations, open_demonstrations
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
-from headrace.launch.pools import find_pool, open_pool
+from headrace.launch.pools import find_pool, open_pool, own_pool
 
 TERMINAL_S, LINE_S = 0.2, 5.0
 
@@ -119,10 +117,7 @@ def _target(
     if (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir())):
         place = find_pool(target)
         _refuse(f"{place} exists, and they are for a new pool", sizes)
-        found = None if is_snapshot(place) else generations.read(place)
-        if found is None:
-            raise PoolError(f"{place}: a snapshot; rows are appended to pools only")
-        with SACReplayPool(int(found[0]["config"]["capacity"]), path=place) as pool:
+        with own_pool(place) as pool:
             yield pool
         return
     hidden = target.with_name(f".{target.name}.partial-{uuid.uuid4().hex}")

@@ -79,7 +79,9 @@ def test_what_is_no_pool_to_append_to_is_refused(pool_dir, tmp_path, capsys):
     assert "pools are exported first" in fails(capsys, "pool", "import", pool_dir, tmp_path / "new")
     with SACReplayPool(64, path=pool_dir) as pool:
         pool.save(tmp_path / "snapshot")
-    assert "rows are appended to pools only" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "snapshot")
+    assert "no pool; to make one: headrace pool export" in fails(
+        capsys, "pool", "import", tmp_path / "out", tmp_path / "snapshot"
+    )
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     assert "no pool here" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "full")
