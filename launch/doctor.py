@@ -12,11 +12,12 @@ from headrace.buffer import files as pool_files
 from headrace.buffer import space
 from headrace.buffer.books import Books
 from headrace.buffer.ring import geometry
+from headrace.common.cores import usable_cores
 from headrace.common.errors import ConfigError, EnvError, HeadraceError, NoSpace, SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.launch.children import THREAD_VARIABLES
 from headrace.launch.config import RunConfig, make_config, read_config
-from headrace.launch.machine import GIB, cores, cpu_model, gpu, memory_limit, version_of
+from headrace.launch.machine import GIB, cpu_model, gpu, memory_limit, version_of
 
 GOOD, WARN, BAD = "ok", "look", "bad"
 BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
@@ -94,7 +95,7 @@ def _needs_mujoco(env_id: str) -> bool:
 
 
 def _machine() -> Iterator[Finding]:
-    yield Finding("processor", GOOD, f"{cpu_model()}, {cores()} cores, {memory_limit() / GIB:.1f} GiB of memory")
+    yield Finding("processor", GOOD, f"{cpu_model()}, {usable_cores()} cores, {memory_limit() / GIB:.1f} GiB of memory")
     yield Finding("gpu", GOOD, gpu())
     names = [f"{n}={os.environ[n]}" for n in THREAD_VARIABLES if n in os.environ]
     if names:
@@ -108,10 +109,12 @@ def _machine() -> Iterator[Finding]:
 
 def _processes(config: RunConfig) -> Finding:
     count = config.actor.count + 2 + bool(config.eval.every)
-    seen = f"{count} processes ({config.actor.count} actors) on {cores()} cores"
+    seen = f"{count} processes ({config.actor.count} actors) on {usable_cores()} cores"
     # The learner wants a core of its own; buffer and evaluator are mostly idle.
-    if config.actor.count > max(1, 2 * (cores() - 1)):
-        return Finding("processes", WARN, seen, f"actors will wait for each other; try --actor.count {max(1, cores() - 1)}")
+    if config.actor.count > max(1, 2 * (usable_cores() - 1)):
+        return Finding(
+            "processes", WARN, seen, f"actors will wait for each other; try --actor.count {max(1, usable_cores() - 1)}"
+        )
     return Finding("processes", GOOD, seen)
 
 

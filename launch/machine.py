@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import headrace
+from headrace.common.cores import usable_cores
 from headrace.launch.children import THREAD_VARIABLES
 
 PACKAGES = (
@@ -45,18 +46,6 @@ def commit() -> str:
         return subprocess.run(words, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (subprocess.SubprocessError, OSError):
         return ""
-
-
-def cores() -> int:
-    """Cores that this process may use: its CPU affinity, cut by the cgroup's quota."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            allowed = max(1, min(allowed, round(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass
-    return allowed
 
 
 def cpu_model() -> str:
@@ -92,7 +81,7 @@ def environment_text() -> str:
         f"platform     {platform.platform()}",
         f"host         {socket.gethostname()}",
         f"processor    {cpu_model()}",
-        f"cores        {cores()}",
+        f"cores        {usable_cores()}",
         f"memory       {memory_limit() / GIB:.1f} GiB",
         f"gpu          {gpu()}",
         f"commit       {commit() or '-'}",

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from headrace.common.config import dump, load
+from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.learner.crew import usable_cores
 from headrace.learner.losses import actor_loss, critic_loss, require_shape
 
 REQUIRED = (

@@ -150,11 +150,6 @@ class _Mate:
                 process.wait(END_S)
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def nbytes(shapes: Sequence[tuple[int, ...]]) -> int:
     """Bytes that :func:`tensors_in` needs."""
     return 4 * sum(map(_padded, shapes))

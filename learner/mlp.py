@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from headrace.common.config import option
+from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
-from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in, usable_cores
+from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in
 from headrace.learner.dense import Dense
 from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
 from headrace.learner.losses import actor_loss, critic_loss

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from campaign.records import ROOT
-from headrace.launch.machine import cores, cpu_model, version_of
+from headrace.common.cores import usable_cores
+from headrace.launch.machine import cpu_model, version_of
 
 VERSIONS = ("torch", "numpy", "gymnasium", "mujoco")
 GIT_S = 30.0
@@ -17,7 +18,7 @@ GIT_S = 30.0
 def machine() -> dict[str, Any]:
     """Processor, cores that this process may use, and the versions that decide numbers."""
     versions = {name: version_of(name) for name in VERSIONS}
-    return {"cpu": cpu_model(), "cores": cores(), "python": platform.python_version(), **versions}
+    return {"cpu": cpu_model(), "cores": usable_cores(), "python": platform.python_version(), **versions}
 
 
 def commit() -> dict[str, Any]:
