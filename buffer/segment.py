@@ -47,7 +47,11 @@ class Segment:
         self._raw = files.rows.view(f"V{files.rows.itemsize}")
         self._fields = frozenset(files.rows.dtype.names or ())
         self._columns = {name: files.rows[name] for name in ("obs", "next_obs", "actor", "stream", "seq")}
-        if self._header[Field.COUNTED] != self._header[Field.FLOOR]:  # killed inside retire()
+        self.settle()
+
+    def settle(self) -> None:
+        """Finish a retirement and forget a commit that were cut off, by a kill or by an exception in their middle."""
+        if self._header[Field.COUNTED] != self._header[Field.FLOOR]:
             self._count_retired()
         if self.head > self.tail:
             # The rows of one commit may use its frames in any order, so the last commit's whole reach is looked at.

@@ -182,16 +182,25 @@ class Store:
             self.header[Field.DUPLICATES] += known
             if known == n:
                 return Inserted(0, n, 0, last, 0)
+        try:
+            return self._insert(block, known, actor, stream, first_seq + known)
+        except BlockRefused:
+            raise
+        except BaseException:
+            self._mend()
+            raise
+
+    def _insert(self, block: Block, known: int, actor: str, stream: int, seq: int) -> Inserted:
         index = self.ledger.find(actor, stream)
         if index is None:
             index = self.ledger.open(actor, stream)
             self._stamp()
         lost, steps = self.ledger.lost_before, self.ledger.env_steps
-        seq = first_seq + known
         for part in self.segment.parts(block, known):
             self._commit(part, index, stream, seq)
             seq += part.n_rows
-        return Inserted(n - known, known, self.ledger.lost_before - lost, seq - 1, self.ledger.env_steps - steps)
+        rows = block.n_rows - known
+        return Inserted(rows, known, self.ledger.lost_before - lost, seq - 1, self.ledger.env_steps - steps)
 
     def _commit(self, block: Block, index: int, stream: int, seq: int) -> None:
         segment, n = self.segment, block.n_rows
@@ -226,7 +235,16 @@ class Store:
     def label(self, actor: str, label: Label) -> Labelled:
         """Change rows that are committed; see ``SACReplayPool.label``."""
         label.check(self.spec)
-        ids, done = self._labels.apply(self._known(actor, label), label)
+        try:
+            return self._label(self._known(actor, label), label)
+        except LabelRefused:
+            raise
+        except BaseException:
+            self._mend()
+            raise
+
+    def _label(self, actor: int, label: Label) -> Labelled:
+        ids, done = self._labels.apply(actor, label)
         if len(ids) and label.kind is Kind.DISCARD:
             self.tombstones.discarded(ids)
             self.indexes.discarded(ids)
@@ -287,6 +305,12 @@ class Store:
         for rows in self._rows(self.books.read(segment.tail, segment.head)):
             self.ledger.replay(rows, self.spec)
             self.statistics.add(segment.frames, segment.newest_obs(rows))
+
+    def _mend(self) -> None:
+        """Bring everything in step with the rows, as at open, after an exception such as Ctrl-C in the middle of a change."""
+        self.segment.settle()
+        self._recover()
+        self._feed(self.indexes)
 
     def _forget(self) -> None:
         """Start empty: the last owner died while it loaded a snapshot over this pool."""

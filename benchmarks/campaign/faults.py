@@ -93,6 +93,13 @@ _ALL = (
         "ring",
     ),
     # ledger and stamps
+    _mutant(
+        "interrupted-change-not-mended",
+        "store",
+        "            self._mend()\n            raise\n\n    def _insert",
+        "            raise\n\n    def _insert",
+        "pool_interrupt",
+    ),
     _mutant("duplicates-accepted", "store", "known = min(n, max(0, last + 1 - first_seq))", "known = 0", "row_pool"),
     _mutant(
         "table-changes-without-a-stamp",

@@ -1,0 +1,97 @@
+"""Ctrl-C at any line of a change: the pool goes on, and the change was made whole, in part by rows, or not at all."""
+
+import sys
+
+import numpy as np
+import pytest
+from helpers.lane_rows import Lane, lane_spec, prove_pool, seqs
+
+from headrace.buffer import PoolConfig, SACReplayPool
+from headrace.buffer.config import SamplingConfig, SetConfig
+
+SPEC = lane_spec(stack=2)
+SAMPLING = SamplingConfig(
+    "prioritised",
+    sets={"late": SetConfig(0.5, newest_rows=4, when_small="replace"), "won": SetConfig(0.5, outcome=("success",))},
+)
+
+
+def interrupt_at_line(k, work):
+    """Raise KeyboardInterrupt at the k-th line of the store's own code, and of what follows it, that ``work`` runs.
+
+    Whether it got that far.
+    """
+    left = k
+
+    def trace(frame, event, arg):
+        nonlocal left
+        name = frame.f_code.co_filename
+        if "/buffer/" not in name or "/tests/" in name or name.endswith("pool.py"):  # the pool's own lines change nothing
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def filled(rows, capacity=8, **config):
+    pool = SACReplayPool(capacity, spec=SPEC, config=PoolConfig(**config), sampling=SAMPLING, rng=np.random.default_rng(0))
+    lane = Lane(SPEC, 1, (1,) if config else (7, 1, 12))
+    for first in range(1, rows + 1, 4):
+        pool.insert(lane.block(min(4, rows + 1 - first)), "a", 1, first)
+    return pool, lane
+
+
+@pytest.mark.parametrize(
+    ("before", "rows", "capacity", "stride", "config"),
+    [(14, 5, 8, 3, {}), (0, 3, 8, 3, {}), (120, 8, 64, 11, {"min_block_rows": 8, "max_block_rows": 8})],
+    ids=["wrapping", "first", "retiring"],
+)
+def test_an_interrupted_insert_leaves_all_in_step(before, rows, capacity, stride, config):
+    k, interrupted = 0, True
+    while interrupted:
+        k += stride
+        pool, lane = filled(before, capacity, **config)
+        block = lane.block(rows)
+        interrupted = interrupt_at_line(k, lambda pool=pool, block=block: pool.insert(block, "a", 1, before + 1))
+        prove_pool(pool)
+        last = pool.last_seq("a", 1)
+        assert before <= last <= before + rows
+        assert seqs(pool, "a") == list(range(last - pool.size + 1, last + 1))
+        assert pool.counters()["rows_accepted"] == pool.env_steps == pool.statistics().count == last
+        pool.insert(block, "a", 1, before + 1)  # again, as one does
+        assert pool.last_seq("a", 1) == before + rows
+        prove_pool(pool)
+    assert k > 60
+
+
+LABELS = {"outcome": lambda pool: pool.label("a", 1, 7, 10, 1), "discard": lambda pool: pool.discard("a", 1, 7, 10)}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_an_interrupted_label_is_whole_or_absent(kind):
+    k, interrupted, seen = 0, True, set()
+    while interrupted:
+        k += 2
+        pool, _ = filled(12)
+        interrupted = interrupt_at_line(k, lambda pool=pool: LABELS[kind](pool))
+        prove_pool(pool)
+        changed = [r["seq"] for r in pool.dump() if r["outcome"] == 1 or r["discarded"]]
+        assert changed in ([], [7, 8, 9, 10])
+        seen.add(len(changed))
+        LABELS[kind](pool)
+        assert [r["seq"] for r in pool.dump() if r["outcome"] == 1 or r["discarded"]] == [7, 8, 9, 10]
+        prove_pool(pool)
+    assert seen == {0, 4}
+    assert k > 40
