@@ -130,6 +130,11 @@ def import_pool(source: str | Path, pool: SACReplayPool, *, progress: Progress |
 
     Everything is read and checked first, so that shards which are refused leave the pool as it was.
 
+    Args:
+        source: directory of an export.
+        pool: of the same spec.
+        progress: called with rows done and rows in all, each counted twice.
+
     Raises:
         PoolDamaged, BlockRefused: a file, a name or a value is not what an export writes.
         SpecError: the rows are of another spec; names each field with both values.
@@ -146,22 +151,23 @@ def import_pool(source: str | Path, pool: SACReplayPool, *, progress: Progress |
     names = _names(streams, pool)
     before = pool.counters()
     for shard in reader.shards:
-        for block, (actor, stream, first_seq) in runs(reader.block(shard)):
-            pool.insert(block, names[reader.actors[actor]], stream, first_seq)
-        meter.add(shard.rows)
+        block = reader.block(shard)
+        for low, high, (actor, stream, first_seq) in runs(block):
+            part = block if high - low == block.n_rows else block.part(low, high)
+            pool.insert(part, names[reader.actors[actor]], stream, first_seq)
+            meter.add(high - low)
     after = pool.counters()
     lost = sum(after[name] - before[name] for name in ("rows_evicted", "rows_retired"))
     return Imported(reader.rows, lost, {old: new for old, new in names.items() if old != new})
 
 
-def runs(block: Block) -> Iterator[tuple[Block, tuple[int, int, int]]]:
-    """The block cut into consecutive rows of one stream: each with its actor index, stream and first seq."""
+def runs(block: Block) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
+    """Where the block has consecutive rows ``[low, high)`` of one stream; with their actor index, stream and first seq."""
     rows = block.rows
     keys = np.stack([rows["actor"].astype("<u8"), rows["stream"], rows["seq"] - np.arange(len(rows), dtype="<u8")], axis=1)
     cuts = [0, *(np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1).tolist(), len(rows)]
     for low, high in itertools.pairwise(cuts):
-        part = block if high - low == len(rows) else block.part(low, high)
-        yield part, (int(rows["actor"][low]), int(rows["stream"][low]), int(rows["seq"][low]))
+        yield low, high, (int(rows["actor"][low]), int(rows["stream"][low]), int(rows["seq"][low]))
 
 
 def _check(reader: ShardReader, meter: _Meter) -> dict[str, dict[int, int]]:
@@ -180,8 +186,8 @@ def _check(reader: ShardReader, meter: _Meter) -> dict[str, dict[int, int]]:
 
 
 def _check_order(reader: ShardReader, shard: Shard, first: dict[str, dict[int, int]], last: dict[tuple[int, int], int]) -> None:
-    for part, (actor, stream, seq) in runs(reader.block(shard)):
-        end = seq + part.n_rows
+    for low, high, (actor, stream, seq) in runs(reader.block(shard)):
+        end = seq + high - low
         if stream >= MAX_STREAM or not last.get((actor, stream), 0) < seq <= end <= MAX_SEQ:
             where = f"{reader.directory / shard.file}: seq {seq} of actor {reader.actors[actor]!r} stream {stream}"
             raise PoolDamaged(f"{where} does not rise, or is out of range")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError
 from headrace.launch.config import RunConfig, read_config
+from headrace.launch.counting import Counting
 from headrace.launch.rundir import RunDir
 
 DEADLINE_S = 5.0
@@ -123,20 +123,22 @@ def take_snapshot(target: Path, *, as_json: bool) -> int:
     """
     run = RunDir(target)
 
-    def tell(done: int, total: int) -> None:
-        print(f"{done / (1 << 20):.0f} of {total / (1 << 20):.0f} MiB", file=sys.stderr)
-
-    if run.endpoint.exists():
-        observer = Observer(run.endpoint.read_text().strip())
-        try:
-            number = int(observer.ask("snapshot", DEADLINE_S)["number"])
-            facts = wait_for(lambda: dict(observer.status(DEADLINE_S)["snapshots"]), number, STALLED_S, tell)
-        finally:
-            observer.close()
-        where = facts["directory"]
-    else:
-        with own_pool(find_pool(target)) as pool:
-            pool.save(run.snapshots, keep=pool.config.snapshot_keep)
-        where = str(run.snapshots)
+    with Counting("writing", unit="MiB", size=1 << 20) as counting:
+        where = _ask_for_snapshot(run, counting) if run.endpoint.exists() else _save_snapshot(run, target, counting)
     print(json.dumps({"directory": where}) if as_json else where)
     return 0
+
+
+def _ask_for_snapshot(run: RunDir, counting: Counting) -> str:
+    observer = Observer(run.endpoint.read_text().strip())
+    try:
+        number = int(observer.ask("snapshot", DEADLINE_S)["number"])
+        return str(wait_for(lambda: dict(observer.status(DEADLINE_S)["snapshots"]), number, STALLED_S, counting)["directory"])
+    finally:
+        observer.close()
+
+
+def _save_snapshot(run: RunDir, target: Path, counting: Counting) -> str:
+    with own_pool(find_pool(target)) as pool:
+        pool.save(run.snapshots, counting, keep=pool.config.snapshot_keep)
+    return str(run.snapshots)

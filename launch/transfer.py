@@ -6,45 +6,29 @@ import contextlib
 import os
 import shutil
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
 
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
 from headrace.buffer.transfer import export_pool, import_pool
 from headrace.common.errors import ConfigError
+from headrace.launch.counting import Counting
 from headrace.launch.demo_load import Found, is_export, load_demonstrations, open_demonstrations
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
+from headrace.launch.interrupt import Interrupt
 from headrace.launch.pools import find_pool, open_pool, own_pool
-
-TERMINAL_S, LINE_S = 0.2, 5.0
-
-
-class Counting:
-    """Says how many rows are done: over one line of a terminal every ``TERMINAL_S``, in a line every ``LINE_S`` elsewhere."""
-
-    def __init__(self, verb: str, stream: TextIO | None = None) -> None:
-        self._verb, self._stream = verb, stream or sys.stderr
-        self._terminal = self._stream.isatty()
-        self._last = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take the rows done and the rows in all."""
-        now = time.monotonic()
-        if now - self._last < (TERMINAL_S if self._terminal else LINE_S):
-            return
-        self._last = now
-        head, end = ("\r", "" if done < total else "\n") if self._terminal else ("", "\n")
-        print(f"{head}{self._verb} {done:,} of {total:,} rows", end=end, file=self._stream, flush=True)
 
 
 def export_command(target: Path, out: Path, *, flat: bool) -> int:
     """Write the live rows of a pool, a snapshot or a run to ``out``."""
-    with open_pool(find_pool(target)) as pool:
-        done = export_pool(pool, out, flat=flat, progress=Counting("exported"))
+    try:
+        with open_pool(find_pool(target)) as pool, Counting("exporting") as counting:
+            done = export_pool(pool, out, flat=flat, progress=counting)
+    except KeyboardInterrupt:
+        _say(f"stopped: {out} was not made")
+        raise
     gone = f"; {done.gone} were discarded, or evicted before they could be read" if done.gone else ""
     print(f"{out}: {done.rows} rows in {done.shards} file{'s' * (done.shards != 1)}{gone}")
     return 0
@@ -82,9 +66,9 @@ def import_command(
         return SACReplayPool(capacity or demos.steps, path=path, spec=spec)
 
     try:
-        with _target(target, new_pool, sizes) as pool:
+        with _target(target, new_pool, sizes) as (pool, counting):
             spec_for(demos, options, pool.spec, n_step or 1, stack or 1)  # refuses what does not fit a pool that was there
-            name, found = load_demonstrations(demos, pool, actor or source.stem, Counting("read"))
+            name, found = load_demonstrations(demos, pool, actor or source.stem, counting)
             size = pool.size
     finally:
         demos.close()
@@ -98,8 +82,8 @@ def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None]) 
     def new_pool(path: Path) -> SACReplayPool:
         return SACReplayPool.like(reader.body, path=path, capacity=sizes["--capacity"] or reader.rows)
 
-    with _target(target, new_pool, sizes) as pool:
-        result = import_pool(source, pool, progress=Counting("read"))
+    with _target(target, new_pool, sizes) as (pool, counting):
+        result = import_pool(source, pool, progress=counting)
         size = pool.size
     print(f"{target}: {result.rows} rows entered, {size} are live")
     for old, new in result.renamed.items():
@@ -109,27 +93,55 @@ def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None]) 
     return 0
 
 
+Target = tuple[SACReplayPool, Counting]
+
+
 @contextlib.contextmanager
-def _target(
-    target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapping[str, int | None]
-) -> Iterator[SACReplayPool]:
-    """The pool to append to; a new one appears at ``target`` only when the body has ended well."""
+def _target(target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapping[str, int | None]) -> Iterator[Target]:
+    """The pool to append to, and who is told how far that is; a new one appears only when the body has ended well."""
     if (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir())):
         place = find_pool(target)
         _refuse(f"{place} exists, and they are for a new pool", sizes)
-        with own_pool(place) as pool:
-            yield pool
+        with _old(place) as pair:
+            yield pair
         return
     hidden = target.with_name(f".{target.name}.partial-{uuid.uuid4().hex}")
     try:
-        with new_pool(hidden) as pool:
-            yield pool
+        with new_pool(hidden) as pool, Counting("importing", passes=2) as counting:
+            yield pool, counting
         if target.exists():
             target.rmdir()
         os.rename(hidden, target)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(hidden, ignore_errors=True)
+        if isinstance(error, KeyboardInterrupt):
+            _say(f"stopped: {target} was not made")
         raise
+
+
+@contextlib.contextmanager
+def _old(place: Path) -> Iterator[Target]:
+    """A pool that was there. Ctrl-C is heard before the first row has entered or after the last one: all enter or none."""
+    with own_pool(place) as pool, Interrupt() as interrupt:
+        before, told = pool.head, False
+
+        def stop() -> bool:
+            nonlocal told
+            if interrupt.asked and pool.head > before and not told:
+                told = True
+                _say("\nrows are entering: this ends when all of them are in; once more ends it at once")
+            return interrupt.asked and not told
+
+        try:
+            with Counting("importing", passes=2, stop=stop) as counting:
+                yield pool, counting
+        except KeyboardInterrupt:
+            _say(f"stopped: {pool.head - before:,} rows have entered {place}")
+            raise
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _given(options: ReadOptions) -> dict[str, object]:

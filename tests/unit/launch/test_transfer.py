@@ -1,6 +1,6 @@
 """Export and import at the command line: every kind of target, and nothing left behind by what fails."""
 
-import io
+import signal
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ import yaml
 from helpers.lane_rows import Lane, die, lane_spec
 
 from headrace.buffer import PoolConfig, SACReplayPool, manifest
+from headrace.buffer.shards import ShardReader, ShardWriter
 from headrace.launch import cli
-from headrace.launch.transfer import Counting
 
 
 @pytest.fixture
@@ -116,16 +116,69 @@ def test_a_pool_whose_owner_died_is_exported(tmp_path, capsys):
         assert shard["frames/obs"][shard["obs"][:, 0], 2].tolist() == shard["t"].tolist()
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+def stopped(capsys, *words):
+    """What is said when somebody stops a command."""
+    assert cli.main([str(word) for word in words]) == cli.INTERRUPTED
+    return capsys.readouterr().err
 
 
-def test_progress_is_drawn_over_on_a_terminal_and_in_lines_elsewhere(monkeypatch):
-    for stream, said in ((Terminal(), "\rread 1,000 of 2,000 rows\rread 2,000 of 2,000 rows\n"), (io.StringIO(), 2)):
-        now = iter(range(0, 100, 6))
-        monkeypatch.setattr("headrace.launch.transfer.time.monotonic", lambda: next(now))  # noqa: B023 - used in this round
-        counting = Counting("read", stream)
-        counting(1000, 2000)
-        counting(2000, 2000)
-        assert stream.getvalue() == said if isinstance(said, str) else stream.getvalue().count("\n") == said
+def interrupt(monkeypatch, place, times=1):
+    """Ctrl-C, ``times`` over, whenever ``module.Class.method`` is called."""
+    owner, name = place
+    method = getattr(owner, name)
+
+    def pressed(*args, **kwargs):
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        return method(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, pressed)
+
+
+def test_ctrl_c_leaves_no_export_and_no_new_pool(pool_dir, tmp_path, capsys, monkeypatch):
+    run(capsys, "pool", "export", pool_dir, tmp_path / "whole")
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patch:
+        interrupt(patch, (ShardWriter, "add"))
+        assert f"stopped: {tmp_path / 'out'} was not made" in stopped(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    with monkeypatch.context() as patch:
+        interrupt(patch, (SACReplayPool, "insert"))
+        assert f"stopped: {tmp_path / 'new'} was not made" in stopped(
+            capsys, "pool", "import", tmp_path / "whole", tmp_path / "new"
+        )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.fixture
+def legs(tmp_path):
+    """A pool with rows of its own to import into."""
+    with SACReplayPool(64, path=tmp_path / "legs", spec=lane_spec()) as pool:
+        pool.insert(Lane(lane_spec(), 2).block(3), "leg", 1, 1)
+    return tmp_path / "legs"
+
+
+def test_ctrl_c_before_the_first_row_enters_leaves_a_pool_as_it_was(pool_dir, legs, tmp_path, capsys, monkeypatch):
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    with monkeypatch.context() as patch:
+        interrupt(patch, (ShardReader, "verify"))
+        assert f"stopped: 0 rows have entered {legs}" in stopped(capsys, "pool", "import", tmp_path / "out", legs)
+    assert [row["actor"] for row in rows_of(legs)] == ["leg"] * 3
+
+
+def test_ctrl_c_while_rows_enter_lets_all_of_them_in(pool_dir, legs, tmp_path, capsys, monkeypatch):
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    with monkeypatch.context() as patch:
+        interrupt(patch, (SACReplayPool, "insert"))
+        assert cli.main(["pool", "import", str(tmp_path / "out"), str(legs)]) == 0
+    said = capsys.readouterr()
+    assert "rows are entering: this ends when all of them are in" in said.err
+    assert "30 rows entered, 33 are live" in said.out
+    assert [row["actor"] for row in rows_of(legs)] == ["leg"] * 3 + ["arm"] * 30
+
+
+def test_ctrl_c_twice_ends_at_once_with_a_sound_pool(pool_dir, legs, tmp_path, capsys, monkeypatch):
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    with monkeypatch.context() as patch:
+        interrupt(patch, (SACReplayPool, "insert"), times=2)
+        assert "stopped: 0 rows have entered" in stopped(capsys, "pool", "import", tmp_path / "out", legs)
+    assert [row["actor"] for row in rows_of(legs)] == ["leg"] * 3
