@@ -12,11 +12,10 @@ import numpy as np
 from headrace.actor.config import ActorConfig
 from headrace.common.errors import SpecError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.statistics import NORMAL_LIMIT, VAR_FLOOR
 from headrace.common.weights import WeightSet
 
 Array = np.ndarray[Any, Any]
-VAR_FLOOR = 1e-8
-NORMAL_LIMIT = 10.0
 
 
 class Policy(Protocol):

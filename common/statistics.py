@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+# Learner and actors normalise alike: clip((x - mean) / sqrt(var + VAR_FLOOR), -NORMAL_LIMIT, NORMAL_LIMIT)
+VAR_FLOOR = 1e-8
+NORMAL_LIMIT = 10.0
 
 
 @dataclass(frozen=True)

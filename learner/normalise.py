@@ -9,11 +9,8 @@ from torch import Tensor
 
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.common.statistics import ObsStatistics
+from headrace.common.statistics import NORMAL_LIMIT, VAR_FLOOR, ObsStatistics
 from headrace.learner.adam import copy_tensors
-
-VAR_FLOOR = 1e-8
-LIMIT = 10.0
 
 
 class ObsNormaliser:
@@ -57,7 +54,7 @@ class ObsNormaliser:
         out = dict(obs)
         for key in self._shapes:
             if key in out:
-                out[key] = (out[key] - self._mean[key]).div_(self._scale[key]).clamp_(-LIMIT, LIMIT)
+                out[key] = (out[key] - self._mean[key]).div_(self._scale[key]).clamp_(-NORMAL_LIMIT, NORMAL_LIMIT)
         return out
 
     def get_state(self) -> dict[str, Tensor]:
