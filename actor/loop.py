@@ -6,17 +6,16 @@ import contextlib
 import logging
 import queue
 import threading
-from typing import Any
 
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.envs import Lanes, LaneStep, make_lanes
+from headrace.actor.envs import Lanes, make_lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.joining import ActorSettings, joined
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
-from headrace.actor.stacking import FrameStack
+from headrace.actor.recorder import Ended, Obs, Recorder
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
@@ -54,7 +53,7 @@ def run(settings: ActorSettings, clock: Clock | None = None) -> int:
 
 
 class ActorLoop:
-    """One actor's lanes, policy and assemblers."""
+    """One actor's lanes and policy, and where its rows are on their way out."""
 
     def __init__(
         self,
@@ -68,15 +67,10 @@ class ActorLoop:
     ) -> None:
         self._settings, self._spec, self._lanes = settings, spec, lanes
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
-        rate = find_rate(settings.actor.priorities)
-        self._assemblers = [Assembler(spec, rate=rate) for _ in range(lanes.count)]
-        self._stack = FrameStack(spec, lanes.count)
+        self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
         self._random = RandomPolicy(spec, lanes.count)
         self._policy: Policy | None = None
         self._version: Version = NO_VERSION
-        self._returns = np.zeros(lanes.count)
-        self._lengths = np.zeros(lanes.count, np.int64)
-        self._episode = np.full(lanes.count, -1, np.int64)
         self._flush_at = 0.0
         self._idle_since: float | None = None
         self._heard = 0
@@ -93,7 +87,7 @@ class ActorLoop:
     def run(self, stop: threading.Event) -> None:
         """Act until told to stop, then hand over what is left in a bounded time."""
         self._stop = stop
-        obs = self._reset()
+        obs = self._recorder.begin(self._lanes.reset())
         cut = False
         while not stop.is_set() and self._uplink.stop is None:
             self._link.check()
@@ -107,7 +101,7 @@ class ActorLoop:
                 self._hold("the learner is behind (pacing)")
                 continue
             if cut:
-                obs, cut = self._reset(), False
+                obs, cut = self._recorder.begin(self._lanes.reset()), False
             random = self._uplink.steps < allowance.random
             if not random and self._policy is None:
                 self._hold("no weights have been published yet")
@@ -117,58 +111,30 @@ class ActorLoop:
         self._cut()
         self._drain()
 
-    def _reset(self) -> Any:
-        first = self._lanes.reset()
-        self._begin(first.obs, first.episode)
-        return self._stack.push(first.obs, first.episode)
-
-    def _begin(self, obs: Any, episode: Any) -> None:
-        for lane in np.flatnonzero(episode != self._episode):
-            self._assemblers[lane].begin(int(episode[lane]), {k: v[lane] for k, v in obs.items()})
-            self._returns[lane], self._lengths[lane] = 0.0, 0
-        self._episode = np.array(episode)
-
-    def _act(self, obs: Any, random: bool) -> Any:
+    def _act(self, obs: Obs, random: bool) -> Obs:
         policy: Policy = self._random if random or self._policy is None else self._policy
         actions = policy.act(obs, self._rng, False)
         step = self._lanes.step(actions)
-        version = NO_VERSION if random else self._version
-        for lane in range(self._lanes.count):
-            self._record(lane, actions[lane], step, version)
-        self._begin(step.obs, step.episode)
+        ended = self._recorder.record(actions, step, NO_VERSION if random else self._version)
+        self._uplink.executed(int(step.live.sum()))
+        for episode in ended:
+            self._end(episode)
+        obs = self._recorder.go_on(step)
         self._flush(force=False)
-        return self._stack.push(step.obs, step.episode)
+        return obs
 
-    def _record(self, lane: int, action: Any, step: LaneStep, version: Version) -> None:
-        assembler = self._assemblers[lane]
-        if step.crashed[lane]:
-            LOG.warning("the env of lane %d crashed and was restarted", lane)
-            assembler.abort()
-            return
-        if not step.live[lane]:
-            return
-        self._uplink.executed(1)
-        reward = float(step.rewards[lane])
-        self._returns[lane] += reward
-        self._lengths[lane] += 1
-        terminated, truncated = bool(step.terminated[lane]), bool(step.truncated[lane])
-        next_obs = {k: v[lane] for k, v in step.next_obs.items()}
-        assembler.step(action, reward, terminated, truncated, next_obs, version=version)
-        if terminated or truncated:
-            self._end(lane, int(step.success[lane]))
-
-    def _end(self, lane: int, outcome: int) -> None:
-        episode = self._ended[lane] = int(self._episode[lane])
-        if outcome != OUTCOME_UNKNOWN:
-            self._hand_over(self._assemblers[lane], 1)
-            self._say(self._episodes.label(episode, Kind.OUTCOME, outcome))
-        if np.isfinite(self._returns[lane]):
-            self._uplink.event(EpisodeEnd(episode, float(self._returns[lane]), int(self._lengths[lane]), outcome))
+    def _end(self, ended: Ended) -> None:
+        self._ended[ended.lane] = ended.episode
+        if ended.outcome != OUTCOME_UNKNOWN:
+            self._hand_over(self._recorder.assemblers[ended.lane], 1)
+            self._say(self._episodes.label(ended.episode, Kind.OUTCOME, ended.outcome))
+        if np.isfinite(ended.total):
+            self._uplink.event(EpisodeEnd(ended.episode, ended.total, ended.length, ended.outcome))
 
     def _discard_asked(self) -> None:
         while not self._discards.empty():
             lane = self._discards.get()
-            self._hand_over(self._assemblers[lane], 1)
+            self._hand_over(self._recorder.assemblers[lane], 1)
             self._say(self._episodes.label(int(self._ended[lane]), Kind.DISCARD))
 
     def _say(self, label: Label | None) -> None:
@@ -199,7 +165,7 @@ class ActorLoop:
     def _flush(self, *, force: bool) -> None:
         config, now = self._settings.actor, self._clock.now()
         due = force or now >= self._flush_at
-        for assembler in self._assemblers:
+        for assembler in self._recorder.assemblers:
             self._hand_over(assembler, 1 if due else config.block_rows)
         if due:
             self._flush_at = now + config.flush_s
@@ -223,9 +189,7 @@ class ActorLoop:
         self._link.wake()
 
     def _cut(self) -> None:
-        for assembler in self._assemblers:
-            assembler.abort()
-        self._episode[:] = -1
+        self._recorder.cut()
         self._flush(force=True)
 
     def _drain(self) -> None:

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.envs import Lanes, LaneStep
+from headrace.actor.envs import Lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.policy import Policy, RandomPolicy
 from headrace.actor.rating import Rate
-from headrace.actor.stacking import FrameStack
+from headrace.actor.recorder import Recorder
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.errors import BlockRefused, LabelRefused
 from headrace.common.label import Kind
+from headrace.common.specs import OUTCOME_UNKNOWN
 from headrace.common.weights import NO_VERSION, Version
 
 LOG = logging.getLogger(__name__)
@@ -53,11 +54,7 @@ class SyncActor:
         self.name, self.count, self.executed = name, lanes.count, 0
         self._lanes, self._pool, self._rng, self._min_rows = lanes, pool, rng, min_rows
         self._random = RandomPolicy(lanes.spec, lanes.count)
-        self._stack = FrameStack(lanes.spec, lanes.count)
-        self._assemblers = [Assembler(lanes.spec, rate=rate) for _ in range(lanes.count)]
-        self._returns, self._lengths = np.zeros(lanes.count), np.zeros(lanes.count, np.int64)
-        self._episode = np.full(lanes.count, -1, np.int64)
-        self._fresh = np.zeros(lanes.count, np.bool_)
+        self._recorder = Recorder(lanes.spec, lanes.count, rate)
         self._episodes = Episodes()
         self._outcomes: dict[int, tuple[int, int]] = {}  # lane -> ended episode and its outcome
         self._obs: Any = None
@@ -65,42 +62,38 @@ class SyncActor:
     @property
     def at_start(self) -> bool:
         """Whether no lane is inside an episode; so it is after :meth:`cut`, too."""
-        return bool(self._fresh.all())
+        return bool(self._recorder.fresh.all())
 
     @property
     def first_lane_at_start(self) -> bool:
         """Whether lane 0 is between two episodes."""
-        return bool(self._fresh[0])
+        return bool(self._recorder.fresh[0])
 
     def begin(self) -> None:
         """Begin an episode in every lane: at the start of the run, after :meth:`set_state`, and after :meth:`cut`."""
-        first = self._lanes.reset()
-        self._episode[:] = -1
-        self._go_on(first.obs, first.episode)
+        self._obs = self._recorder.begin(self._lanes.reset())
 
     def step(self, policy: Policy | None, version: Version) -> list[Episode]:
         """One step of every lane, with uniform actions where ``policy`` is none; the episodes that ended."""
         actions = (policy or self._random).act(self._obs, self._rng, False)
         step = self._lanes.step(actions)
-        ended = [self._record(lane, actions[lane], step, version if policy else NO_VERSION) for lane in range(self.count)]
-        for lane in np.flatnonzero(step.success).tolist():
-            self._outcomes[lane] = int(self._episode[lane]), int(step.success[lane])
-        self._go_on(step.obs, step.episode)
-        for lane, assembler in enumerate(self._assemblers):
-            if assembler.ready >= self._min_rows or (assembler.ready and self._fresh[lane]):
+        ended = self._recorder.record(actions, step, version if policy else NO_VERSION)
+        self.executed += int(step.live.sum())
+        self._outcomes |= {e.lane: (e.episode, e.outcome) for e in ended if e.outcome != OUTCOME_UNKNOWN}
+        self._obs = self._recorder.go_on(step)
+        for lane, assembler in enumerate(self._recorder.assemblers):
+            if assembler.ready >= self._min_rows or (assembler.ready and self._recorder.fresh[lane]):
                 self._insert(assembler)
         self._label()
-        return [episode for episode in ended if episode is not None]
+        return [(e.total, e.length) for e in ended]
 
     def cut(self) -> None:
         """End the running episodes as truncated and hand over every row; :meth:`begin` goes on with the next ones."""
-        for assembler in self._assemblers:
-            assembler.abort()
-            if assembler.ready:
-                self._insert(assembler)
+        self._recorder.cut()
+        for assembler in self._recorder.assemblers:
+            self._insert(assembler)
         self._label()
         self._lanes.set_state(self._lanes.get_state())  # a lane that had only just begun an episode begins it again
-        self._fresh[:] = True
 
     def close(self) -> None:
         """Close the environments."""
@@ -118,32 +111,9 @@ class SyncActor:
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether lanes and assemblers are in order."""
-        checks = [self._lanes.check_valid(), *(assembler.check_valid() for assembler in self._assemblers)]
+        checks = [self._lanes.check_valid(), self._recorder.check_valid()]
         reasons = [f"{self.name}: {reason}" for ok, reason in checks if not ok]
         return not reasons, "; ".join(reasons)
-
-    def _record(self, lane: int, action: Any, step: LaneStep, version: Version) -> Episode | None:
-        assembler = self._assemblers[lane]
-        if step.crashed[lane]:
-            assembler.abort()
-            return None
-        if not step.live[lane]:
-            return None
-        self.executed += 1
-        self._returns[lane] += step.rewards[lane]
-        self._lengths[lane] += 1
-        reward, terminated, truncated = float(step.rewards[lane]), bool(step.terminated[lane]), bool(step.truncated[lane])
-        next_obs = {key: value[lane] for key, value in step.next_obs.items()}
-        assembler.step(action, reward, terminated, truncated, next_obs, version=version)
-        return (float(self._returns[lane]), int(self._lengths[lane])) if terminated or truncated else None
-
-    def _go_on(self, obs: Mapping[str, Any], episode: Any) -> None:
-        self._fresh = episode != self._episode
-        for lane in np.flatnonzero(self._fresh):
-            self._assemblers[lane].begin(int(episode[lane]), {key: value[lane] for key, value in obs.items()})
-            self._returns[lane], self._lengths[lane] = 0.0, 0
-        self._episode = np.array(episode)
-        self._obs = self._stack.push(obs, episode)
 
     def _insert(self, assembler: Assembler) -> None:
         block = assembler.take(assembler.ready)
@@ -159,7 +129,7 @@ class SyncActor:
 
     def _label(self) -> None:
         """Write the outcome of each episode that has ended to its rows, once they are all in the pool."""
-        for lane in [lane for lane in self._outcomes if not self._assemblers[lane].ready]:
+        for lane in [lane for lane in self._outcomes if not self._recorder.assemblers[lane].ready]:
             episode, outcome = self._outcomes.pop(lane)
             label = self._episodes.label(episode, Kind.OUTCOME, outcome)
             try:

@@ -1,0 +1,109 @@
+"""The recorder: what the lanes did becomes rows and ended episodes, by the rule that envs.py states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.assembler import Assembler
+from headrace.actor.envs import LaneObs, LaneStep
+from headrace.actor.rating import Rate
+from headrace.actor.stacking import FrameStack
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import Version
+
+Array = np.ndarray[Any, Any]
+Obs = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An episode that the env has ended.
+
+    Attributes:
+        lane: where.
+        episode: its number.
+        total: sum of its raw rewards.
+        length: its env steps.
+        outcome: ``OUTCOME_*``.
+    """
+
+    lane: int
+    episode: int
+    total: float
+    length: int
+    outcome: int
+
+
+class Recorder:
+    """Assemblers, frame stacks and running sums of L lanes.
+
+    Attributes:
+        assemblers: one a lane, from which the rows are taken.
+        fresh: ``(L,)`` bool, lanes between two episodes: no step since the first observation, or cut.
+
+    Args:
+        spec: of the rows.
+        count: L.
+        rate: gives rows the priorities that they begin with, see :mod:`headrace.actor.rating`.
+    """
+
+    def __init__(self, spec: TransitionSpec, count: int, rate: Rate | None = None) -> None:
+        self.assemblers = [Assembler(spec, rate=rate) for _ in range(count)]
+        self.fresh: Array = np.zeros(count, np.bool_)
+        self._stack = FrameStack(spec, count)
+        self._totals, self._lengths = np.zeros(count), np.zeros(count, np.int64)
+        self._episode = np.full(count, -1, np.int64)
+
+    def begin(self, first: LaneObs) -> Obs:
+        """Begin an episode in every lane: at the start, and after :meth:`cut`; what the policy acts on."""
+        return self._go_on(first.obs, first.episode)
+
+    def record(self, actions: Array, step: LaneStep, version: Version) -> list[Ended]:
+        """Take what the lanes executed, ``(L, *action.shape)``, and with which weights; the episodes that ended with it."""
+        ended = []
+        for lane, assembler in enumerate(self.assemblers):
+            if step.crashed[lane]:
+                assembler.abort()
+            elif step.live[lane]:
+                self._totals[lane] += step.rewards[lane]
+                self._lengths[lane] += 1
+                ends = bool(step.terminated[lane]), bool(step.truncated[lane])
+                next_obs = {key: value[lane] for key, value in step.next_obs.items()}
+                assembler.step(actions[lane], float(step.rewards[lane]), *ends, next_obs, version=version)
+                if any(ends):
+                    ended.append(self._ended(lane, int(step.success[lane])))
+        return ended
+
+    def go_on(self, step: LaneStep) -> Obs:
+        """Begin the episodes that follow those which ended; what the policy acts on."""
+        return self._go_on(step.obs, step.episode)
+
+    def cut(self) -> None:
+        """End the running episodes at their last complete step, as truncated."""
+        for assembler in self.assemblers:
+            assembler.abort()
+        self._episode[:] = -1
+        self.fresh[:] = True
+
+    def check_valid(self) -> tuple[bool, str]:
+        """Whether every assembler is in order."""
+        for assembler in self.assemblers:
+            valid, why = assembler.check_valid()
+            if not valid:
+                return valid, why
+        return True, ""
+
+    def _ended(self, lane: int, outcome: int) -> Ended:
+        return Ended(lane, int(self._episode[lane]), float(self._totals[lane]), int(self._lengths[lane]), outcome)
+
+    def _go_on(self, obs: Obs, episode: Array) -> Obs:
+        self.fresh = episode != self._episode
+        for lane in np.flatnonzero(self.fresh):
+            self.assemblers[lane].begin(int(episode[lane]), {key: value[lane] for key, value in obs.items()})
+            self._totals[lane], self._lengths[lane] = 0.0, 0
+        self._episode = np.array(episode)
+        return self._stack.push(obs, episode)
