@@ -88,11 +88,12 @@ def described(batch: Batch, discarded: Array, actors: Sequence[str]) -> Iterator
         discarded: ``(B,)`` bool, whether each was discarded.
         actors: names by the index that rows hold.
     """
-    rows = batch.rows
-    for i, digest in enumerate(row_digests(batch)):
-        row = {name: int(rows[name][i]) for name in ("stream", "seq", "episode", "t", "outcome")}
-        head = {"id": int(batch.ids[i]), "actor": actors[rows["actor"][i]]}
-        yield {**head, **row, "discarded": bool(discarded[i]), "digest": digest}
+    names = ("stream", "seq", "episode", "t", "outcome")
+    heads = zip(batch.ids.tolist(), (actors[i] for i in batch.rows["actor"].tolist()), strict=True)
+    # whole columns: element by element would take ten times as long
+    columns = zip(*(batch.rows[name].tolist() for name in names), strict=True)
+    for (row, actor), values, dead, digest in zip(heads, columns, discarded.tolist(), row_digests(batch), strict=True):
+        yield {"id": row, "actor": actor, **dict(zip(names, values, strict=True)), "discarded": dead, "digest": digest}
 
 
 def row_digests(batch: Batch) -> list[str]:
@@ -101,14 +102,11 @@ def row_digests(batch: Batch) -> list[str]:
     BLAKE2b over action, rewards, steps, both flags, and the bytes of obs and next_obs, key by key in sorted order. Ids,
     slots, identity and labels stay out, so the same transition has the same digest in any pool.
     """
-    rows = batch.rows
-    parts = [np.ascontiguousarray(rows[name]) for name in ("action", "rewards", "steps", "terminated", "truncated")]
+    parts = [batch.rows[name] for name in ("action", "rewards", "steps", "terminated", "truncated")]
     for key in sorted(batch.obs):
-        parts += [np.ascontiguousarray(batch.obs[key]), np.ascontiguousarray(batch.next_obs[key])]
-    out = []
-    for i in range(len(batch)):
-        digest = hashlib.blake2b(digest_size=8)
-        for part in parts:
-            digest.update(part[i].tobytes())
-        out.append(digest.hexdigest())
-    return out
+        parts += [batch.obs[key], batch.next_obs[key]]
+    n = len(batch)
+    if not n:
+        return []
+    raw = np.concatenate([np.ascontiguousarray(part).reshape(n, -1).view("|u1") for part in parts], axis=1)
+    return [hashlib.blake2b(row, digest_size=8).hexdigest() for row in raw]
