@@ -104,10 +104,14 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
 
     assert cli.main(["train", "--resume", str(run.path), "--learner.batch_size", "9"]) == 1
     assert "learner.batch_size: " in capsys.readouterr().err
-    code, out, err = finish(start("train", "--resume", str(run.path), "--pacing.env_steps", "300", "--pool.capacity", "900"))
+    words = ("--pacing.env_steps", "300", "--pool.capacity", "900", "--sampling.sets.all.share", "1")
+    code, out, err = finish(start("train", "--resume", str(run.path), *words))
     assert code == 0, err
     assert read_json(run.result)["counters"]["rows_live"] == 300
     assert (read_json(run.result)["env_steps"], read_json(run.result)["updates"]) == (300, 268)
+    code, out, err = finish(start("train", "--resume", str(run.path), "--eval.final_episodes", "3"))  # nothing is left to do
+    assert code == 0, err
+    assert (read_json(run.result)["updates"], read_json(run.result)["episodes"]) == (268, 3)
 
     assert cli.main(["eval", str(run.path), "--episodes", "2"]) == 0
     assert "95 % interval" in capsys.readouterr().out
