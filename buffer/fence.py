@@ -33,8 +33,10 @@ class Fence:
 
     def __call__(self) -> None:
         """Finish all loads and stores so far before any later one; 0.1 us."""
-        with self._lock:
-            pass
+        if not self._lock.acquire(blocking=False):  # Ctrl-C came between these two lines, and left it taken
+            self._lock = threading.Lock()
+            self._lock.acquire()
+        self._lock.release()
 
 
 def require_ordered_stores() -> None:

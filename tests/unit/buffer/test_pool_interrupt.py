@@ -55,7 +55,7 @@ def filled(rows, capacity=8, **config):
 
 @pytest.mark.parametrize(
     ("before", "rows", "capacity", "stride", "config"),
-    [(14, 5, 8, 3, {}), (0, 3, 8, 3, {}), (120, 8, 64, 11, {"min_block_rows": 8, "max_block_rows": 8})],
+    [(14, 5, 8, 7, {}), (0, 3, 8, 31, {}), (120, 8, 64, 41, {"min_block_rows": 8, "max_block_rows": 8})],
     ids=["wrapping", "first", "retiring"],
 )
 def test_an_interrupted_insert_leaves_all_in_step(before, rows, capacity, stride, config):
@@ -83,7 +83,7 @@ LABELS = {"outcome": lambda pool: pool.label("a", 1, 7, 10, 1), "discard": lambd
 def test_an_interrupted_label_is_whole_or_absent(kind):
     k, interrupted, seen = 0, True, set()
     while interrupted:
-        k += 2
+        k += 7
         pool, _ = filled(12)
         interrupted = interrupt_at_line(k, lambda pool=pool: LABELS[kind](pool))
         prove_pool(pool)
