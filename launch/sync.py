@@ -309,10 +309,11 @@ class SyncRun:
         return not reasons, "; ".join(reasons)
 
     def close(self) -> None:
-        """Close environments and pool."""
+        """Close environments and pool, and end the processes of the model."""
         for actor in self.actors:
             actor.close()
         self.pool.close()
+        self.sac.model.close()
 
     def _own_state(self) -> dict[str, Any]:
         actors = {actor.name: actor.get_state() for actor in self.actors}
