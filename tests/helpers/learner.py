@@ -16,6 +16,7 @@ from headrace.common.config import option
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.contract import SupportSACTraining
+from headrace.learner.crew import Crew
 from headrace.learner.models import make_model
 from headrace.learner.sac import SAC
 
@@ -68,6 +69,14 @@ def make_sac(spec: TransitionSpec, *, seed: int = 0, model: ModelConfig | None =
     if config.threads:
         made.use_threads(config.threads)
     return SAC(made, spec, config, seed)
+
+
+class Alone(Crew):
+    """A crew whose mates never come, so that this process does every share."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(1)
+        self.size = size
 
 
 @dataclass(frozen=True)

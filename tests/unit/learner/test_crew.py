@@ -8,9 +8,10 @@ import time
 
 import pytest
 import torch
-from helpers.learner import make_batch, make_sac, make_spec
+from helpers.learner import Alone, make_batch, make_sac, make_spec
 
 from headrace.learner import crew as crews
+from headrace.learner import mlp
 from headrace.learner.crew import Crew, nbytes, tensors_in
 
 READY_S = 60.0
@@ -18,11 +19,12 @@ STEPS = 6
 
 
 @pytest.fixture
-def trained():
-    """Make a learner with so many processes; all of them end with the test."""
+def trained(monkeypatch):
+    """Make a learner with so many processes, or one that does as many shares alone; all of them end with the test."""
     made, before = [], torch.get_num_threads()
 
-    def make(size, wait=True):
+    def make(size, alone=False, wait=True):
+        monkeypatch.setattr(mlp, "Crew", Alone if alone else Crew)
         sac = make_sac(make_spec(), threads=size)
         made.append(sac.model)
         sac.update(make_batch(make_spec(), seed=99))
@@ -44,19 +46,13 @@ def train(sac, first=0, meanwhile=None):
     return {name: tensor.clone() for name, tensor in sac.get_state()["tensors"].items()}
 
 
-def alone(sac):
-    """End the mates, so that this process does every share from now on."""
-    sac.model.close()
-    return sac
-
-
 def same(a, b):
     assert a.keys() == b.keys()
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_mates_write_what_the_learner_would_write_to_the_bit(trained):
-    together, by_itself = trained(3), alone(trained(3))
+    together, by_itself = trained(3), trained(3, alone=True)
     counts = []
     for sac in (together, by_itself):
         do, mine = sac.model._steps.do, []
@@ -68,7 +64,7 @@ def test_mates_write_what_the_learner_would_write_to_the_bit(trained):
 
 
 def test_a_crew_follows_the_batch_size_and_needs_no_row_for_each_process(trained):
-    together, by_itself = trained(3), alone(trained(3))
+    together, by_itself = trained(3), trained(3, alone=True)
     for size in (5, 2, 1, 32):
         batch = make_batch(make_spec(), size=size, seed=size)
         for sac in (together, by_itself):
@@ -79,11 +75,11 @@ def test_a_crew_follows_the_batch_size_and_needs_no_row_for_each_process(trained
 
 
 def test_training_does_not_wait_for_the_mates(trained):
-    assert same(train(trained(2, wait=False)), train(alone(trained(2, wait=False))))
+    assert same(train(trained(2, wait=False)), train(trained(2, alone=True)))
 
 
 def test_a_killed_mate_is_done_without(trained, caplog):
-    sac, by_itself = trained(2), alone(trained(2))
+    sac, by_itself = trained(2), trained(2, alone=True)
     process = sac.model._crew._mates[0]._process
     found = train(sac, meanwhile=lambda: os.kill(process.pid, signal.SIGKILL))
     assert same(found, train(by_itself))
@@ -93,7 +89,7 @@ def test_a_killed_mate_is_done_without(trained, caplog):
 
 def test_a_mate_that_hangs_is_done_without(trained, caplog, monkeypatch):
     monkeypatch.setattr(crews, "STEP_S", 2.0)
-    sac, by_itself = trained(2), alone(trained(2))
+    sac, by_itself = trained(2), trained(2, alone=True)
     process = sac.model._crew._mates[0]._process
     found = train(sac, meanwhile=lambda: os.kill(process.pid, signal.SIGSTOP))
     assert same(found, train(by_itself))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers.learner import make_batch, make_sac, make_spec
+from helpers.learner import Alone, make_batch, make_sac, make_spec
 
 from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
@@ -12,7 +12,6 @@ from headrace.common.weights import Version, WeightSet
 from headrace.learner import crew, mlp
 from headrace.learner.config import ModelConfig
 from headrace.learner.contract import SupportSACTraining
-from headrace.learner.crew import Crew
 from headrace.learner.models import make_model
 
 SHAPES = [
@@ -22,14 +21,6 @@ SHAPES = [
     {"hidden": [], "critics": 2},
 ]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
-
-
-class Alone(Crew):
-    """A crew whose mates never come, so that this process does every share."""
-
-    def __init__(self, size):
-        super().__init__(1)
-        self.size = size
 
 
 @pytest.fixture
