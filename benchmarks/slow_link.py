@@ -1,14 +1,14 @@
 #!/usr/bin/env python
 """A slow link: what an actor and a learner get through a rate of so many Mbit/s, with and without network.compression.
 
-    .venv/bin/python benchmarks/slow_link.py [--mbit 10 50] [--seconds 5]
+    .venv/bin/python benchmarks/slow_link.py [--mbit 20 100] [--seconds 3] [--kinds floats pictures]
 
 What it measures: in a network namespace of its own (unshare, so that nothing else on the machine is touched) a token bucket
 filter holds loopback to the rate. One actor sends blocks of 32 rows as fast as they are acknowledged, then a learner takes
-batches of 256 rows through the socket. The rows are HalfCheetah-v5 under random actions, and Pendulum-v1 with the rendered
-picture, 100 x 100 x 3 bytes, beside its state.
+batches of 64 rows through the socket. The rows are HalfCheetah-v5 under random actions, and Pendulum-v1 with the rendered
+picture, 50 x 50 x 3 bytes, beside its state.
 
-How long: about 20 s for each rate, kind of rows and way. It needs the right to make network namespaces, and iproute2.
+How long: about 15 s for each rate, kind of rows and way. It needs the right to make network namespaces, and iproute2.
 
 The last line on stdout is one JSON object: for each rate and kind rows and batches a second and their ratios, and what share of
 their bytes rows and batches keep.
@@ -50,7 +50,7 @@ from headrace.learner.feed import Feed
 INSIDE = "HEADRACE_SLOW_LINK"
 ENVS = {"floats": "HalfCheetah-v5", "pictures": "slow_link:drawn_pendulum"}
 WAYS = ("none", "zlib")
-ROWS, BATCH, STEPS = 32, 256, 1024
+ROWS, BATCH, STEPS = 32, 64, 1024
 CREDIT_BYTES = 1 << 20  # what waits in the link is a second or so, not ten
 WAIT_S = 60.0
 
@@ -60,11 +60,11 @@ class Drawn(gym.Wrapper):  # type: ignore[type-arg]  # its parameters say nothin
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        picture = gym.spaces.Box(0, 255, (100, 100, 3), np.uint8)
+        picture = gym.spaces.Box(0, 255, (50, 50, 3), np.uint8)
         self.observation_space = gym.spaces.Dict({"picture": picture, "state": env.observation_space})
 
     def _see(self, state: Any) -> dict[str, Any]:
-        return {"picture": np.ascontiguousarray(self.env.render()[2::5, 2::5]), "state": state}
+        return {"picture": np.ascontiguousarray(self.env.render()[5::10, 5::10]), "state": state}
 
     def reset(self, **options: Any) -> Any:
         """First observation and info."""
@@ -105,8 +105,8 @@ def record(config: EnvConfig, spec: TransitionSpec) -> list[Block]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mbit", type=float, nargs="+", default=[10.0, 50.0], help="rates of the link")
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of one window")
+    parser.add_argument("--mbit", type=float, nargs="+", default=[20.0, 100.0], help="rates of the link")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of one window, behind one of warming up")
     parser.add_argument("--kinds", nargs="+", choices=tuple(ENVS), default=list(ENVS))
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -173,7 +173,7 @@ def rows_a_second(endpoint: str, network: NetworkConfig, spec: TransitionSpec, b
 
 def batches_a_second(endpoint: str, network: NetworkConfig, seconds: float) -> float:
     """Batches that a learner without arithmetic takes."""
-    feed = Feed(BATCH, 4, statistics=False)
+    feed = Feed(BATCH, 16, statistics=False)
     link = Link(new_hello("learner", "l"), feed, endpoint, network, MonotonicClock())
     link.start()
     link.wait_welcome(WAIT_S)

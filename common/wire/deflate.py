@@ -17,7 +17,7 @@ from headrace.common.errors import WireError
 Raw = bytes | memoryview
 LEVEL = 1  # a link that 60 MB/s of deflate hold up needs none
 LEAST_BYTES = 512  # shorter frames are not worth their entry in the header
-SAMPLE_BYTES = 8192
+SAMPLE_BYTES = 4096
 WORTH = 0.95  # of its length; a sample that does not shrink to that speaks for its frame
 
 
