@@ -47,6 +47,10 @@ class PoolConfig:
         0.0, help="time between two snapshots of a running pool; 0 makes them on request only", unit="s", low=0, resume=True
     )
     snapshot_keep: int = option(2, help="newest snapshots that stay", unit="snapshots", low=1, high=1 << 20, resume=True)
+    demos: tuple[str, ...] = option(
+        (),
+        help="exports and data sets whose rows are pinned beside the ring: drawn, never evicted, no env steps (docs/pool.md)",
+    )
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,15 @@ class SamplingConfig:
                 key = "share" if mix == "critic" else "actor_share (share where it is none)"
                 listed = ", ".join(f"{name} {share:g}" for name, share in shares.items())
                 raise ConfigError(f"{path}.sets: {key} adds up to {sum(shares.values()):g} ({listed}), must be 1")
+
+    def check_pinned(self, path: str = "sampling") -> None:
+        """Refuse what pinned demonstrations cannot be sampled with."""
+        if self.method == "prioritised":
+            raise ConfigError(
+                f"{path}.method: prioritised, but pinned demonstrations (pool.demos) have no priorities; nearest valid:"
+                f" uniform, with a set of source demo in {path}.sets. Or leave pool.demos empty, and begin with their rows"
+                " in the ring (headrace pool import, then run.pool_from)"
+            )
 
     def check_fits(self, capacity: int, batch_size: int, path: str = "sampling") -> None:
         """Refuse sets that a pool of ``capacity`` rows can never fill, or whose rows never make ``batch_size``."""

@@ -123,14 +123,26 @@ class Header:
 
 
 @dataclass(frozen=True)
-class PoolFiles:
-    """What one pool is made of.
+class Rings:
+    """The arrays of one segment.
 
     Attributes:
         rows: ``(row_slots,)`` of the spec's row dtype.
         columns: name of ``SLOT_COLUMNS`` or ``OPTIONAL_COLUMNS`` -> ``(row_slots,)``; one of a row field's name stands for
             that field.
         frames: key -> ``(frame_slots, *shape)``.
+    """
+
+    rows: Array
+    columns: dict[str, Array]
+    frames: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class PoolFiles(Rings):
+    """What one pool is made of, beside its rings.
+
+    Attributes:
         header: the commit state.
         stamps: ledger, counters and statistics.
         journal: the change of committed rows that is under way.
@@ -138,9 +150,6 @@ class PoolFiles:
         folder: where the files are; None in anonymous memory.
     """
 
-    rows: Array
-    columns: dict[str, Array]
-    frames: dict[str, Array]
     header: Header
     stamps: Stamps
     journal: Journal

@@ -6,16 +6,20 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.buffer import generations, snapshot
+from headrace.buffer import generations, pinned, snapshot
 from headrace.buffer.config import SIZES, PoolConfig
 from headrace.buffer.lock import PoolLock
+from headrace.buffer.pinned import Pinned
 from headrace.buffer.plain import PlainLayout
 from headrace.buffer.store import Store
 from headrace.common.config import load, replace
 from headrace.common.errors import PoolError, SpecError
 from headrace.common.specs import TransitionSpec
+
+if TYPE_CHECKING:
+    from headrace.buffer.pool import SACReplayPool
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,18 @@ class Home:
 
     Args:
         path: the directory, made when missing; None for anonymous memory.
+        demos: the demonstrations that are asked for.
+
+    Attributes:
+        pinned: the demonstrations that the pool has, once :meth:`find` has looked.
 
     Raises:
         PoolLocked: another owner lives; names its pid.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, demos: SACReplayPool | Pinned | None = None) -> None:
+        self.path, self._demos = path, demos
+        self.pinned: Pinned | None = None
         self._owner: PoolLock | None = None
         if path is not None:
             path.mkdir(parents=True, exist_ok=True)
@@ -59,17 +68,16 @@ class Home:
             configured: whether ``config`` holds wishes about more than the capacity.
 
         Raises:
-            ConfigError, SpecError: the pool has another config or spec; names field and both values.
+            ConfigError, SpecError: the pool has another config or spec, or other demonstrations; names field and both values.
             NoSpace: it does not fit with the new sizes beside the old ones.
             PoolDamaged: names the file.
             PoolError: the directory holds snapshots.
         """
-        if self.path is None:
-            return None
-        found = generations.read(self.path)
-        if snapshot.is_snapshot(self.path):
+        found = None if self.path is None else generations.read(self.path)
+        if self.path is not None and snapshot.is_snapshot(self.path):
             raise PoolError(f"{self.path} holds snapshots; a pool needs a directory of its own (a snapshot is loaded)")
-        if found is None:
+        self.pinned = pinned.of_pool(self.path, None if found is None else found[0].get("demos") or {}, self._demos)
+        if self.path is None or found is None:
             return None
         body, folder = found
         stored = load(PoolConfig, body["config"], f"{self.path}: pool")
@@ -82,7 +90,7 @@ class Home:
         as_stored = replace(config, **{name: getattr(stored, name) for name in SIZES})
         store = Store.open(kept_spec, as_stored, folder, uuid.UUID(hex=body["uuid"]))
         if config != as_stored:
-            store = store.resized(config, self.path, {"plain": body["plain"]})
+            store = store.resized(config, self.path, as_extra(as_layout(body), self.pinned))
         generations.sweep(self.path)
         return Found(store, as_layout(body), config)
 
@@ -90,9 +98,13 @@ class Home:
         """A new, empty store here.
 
         Raises:
+            SpecError: the demonstrations have another spec.
             NoSpace: it does not fit.
         """
-        return Store.create(spec, config, self.path, as_extra(plain))
+        different = [] if self.pinned is None else spec.differences(self.pinned.spec)
+        if different:
+            raise SpecError(f"the demonstrations have another spec (the pool's first): {'; '.join(different)}")
+        return Store.create(spec, config, self.path, as_extra(plain, self.pinned))
 
     def release(self) -> None:
         """Let the next owner in; harmless when called twice."""
@@ -100,9 +112,10 @@ class Home:
             self._owner.release()
 
 
-def as_extra(plain: PlainLayout | None) -> dict[str, Any]:
-    """What a manifest keeps beside spec and config."""
-    return {"plain": None if plain is None else plain.to_list()}
+def as_extra(plain: PlainLayout | None, pinned: Pinned | None) -> dict[str, Any]:
+    """What a manifest keeps beside spec and config; demonstrations are named there, not copied."""
+    named = None if pinned is None else pinned.facts()
+    return {"plain": None if plain is None else plain.to_list(), "demos": named}
 
 
 def as_layout(body: Mapping[str, Any]) -> PlainLayout | None:

@@ -43,7 +43,7 @@ class PacingConfig:
     )
     random_steps: int = option(1000, help="the run's first env steps act uniformly at random", unit="env steps", low=0)
     offline_updates: int = option(
-        0, help="updates on the rows of run.pool_from before the first env step", unit="updates", low=0, resume=True
+        0, help="updates on run.pool_from and pool.demos before the first env step", unit="updates", low=0, resume=True
     )
     lead_steps: int = option(
         128, help="env steps that simulators may be ahead of the learner", unit="env steps", low=1, resume=True

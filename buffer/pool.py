@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer import snapshot
+from headrace.buffer import pinned, snapshot
 from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.home import Home, as_extra, as_layout
 from headrace.buffer.past import as_past
+from headrace.buffer.pinned import DemoCapture, Origin, Pinned, require_same
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
 from headrace.buffer.row_pool import RowPool
 from headrace.buffer.sampling import Sampling
@@ -39,10 +40,12 @@ class SACReplayPool(RowPool):
         config: sizes; None takes those of an existing directory, and the defaults for a new one.
         sampling: how batches are drawn, None uniformly; may differ from one opening of a directory to the next.
         rng: draws batches; None seeds one from the operating system.
+        demos: a pool whose live rows are copied and pinned beside the ring, as demonstrations that are drawn with its rows and
+            never evicted; None takes those of an existing directory, which keeps what it began with.
 
     Raises:
         PoolLocked: another owner lives; names its pid.
-        ConfigError, SpecError: the directory holds a pool with another config or spec; names field and both values.
+        ConfigError, SpecError: the directory holds a pool with another config, spec or demonstrations; names both values.
         NoSpace: the pool does not fit; says how much is needed and free.
         PoolDamaged: names the file.
     """
@@ -56,6 +59,7 @@ class SACReplayPool(RowPool):
         config: PoolConfig | None = None,
         sampling: SamplingConfig | None = None,
         rng: np.random.Generator | None = None,
+        demos: SACReplayPool | Pinned | None = None,
     ) -> None:
         way = load(SamplingConfig, dump(sampling or SamplingConfig()), "sampling")
         super().__init__(Sampling(way, np.random.default_rng() if rng is None else rng))
@@ -63,12 +67,18 @@ class SACReplayPool(RowPool):
         self._staging: Staging | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
         way.check_fits(self.config.capacity, 1)
-        self._home = Home(None if path is None else Path(path))
+        self._home = Home(None if path is None else Path(path), demos)
         try:
             found = self._home.find(self.config, spec, configured=config is not None)
+            self._pinned = self._home.pinned
+            if self._pinned is not None:
+                way.check_pinned()
             if found is not None:
                 self.config, self._plain = found.config, found.plain
                 self._hold(found.store)
+            elif self._pinned is not None:
+                self._plain = self._pinned.plain
+                self._create(spec or self._pinned.spec, self._plain)
             elif spec is not None:
                 self._create(spec)
         except BaseException:
@@ -92,6 +102,7 @@ class SACReplayPool(RowPool):
         """Sizes in rows, frames and bytes, and identity."""
         with self._lock:
             out = {"path": str(self._home.path or ""), "size": self.size, **dump(self.config)}
+            out |= pinned.info(None if self._pinned is None else self._pinned.facts())
             return out if self._store is None else {**out, **self._store.info()}
 
     def add_batch(self, transitions: Mapping[str, Any], priorities: Array | None = None) -> None:
@@ -161,9 +172,11 @@ class SACReplayPool(RowPool):
         snapshot.write(Path(path), capture, body, progress, keep)
 
     def _capture(self) -> tuple[Capture, dict[str, Any]]:
-        capture = Capture(self._open(), self._lock)
-        body = {"config": dump(self.config), "sampler": self._sampling.get_state(), **as_extra(self._plain)}
-        return capture, body
+        return Capture(self._open(), self._lock), self._body()
+
+    def _body(self) -> dict[str, Any]:
+        extra = as_extra(self._plain, self._pinned)
+        return {"config": dump(self.config), "sampler": self._sampling.get_state(), **extra}
 
     def load(self, path: str | Path) -> bool:
         """Hold what the snapshot at ``path`` holds, in place of everything.
@@ -237,7 +250,21 @@ class SACReplayPool(RowPool):
         """Identity, sizes and plain form, as plain values that travel with exported rows."""
         with self._lock:
             own = {"uuid": self._open().files.pool_id.hex, "epoch": self.epoch, "config": dump(self.config)}
-            return {**own, **as_extra(self._plain)}
+            return {**own, **as_extra(self._plain, self._pinned)}
+
+    def pinned(self, folder: Path | None = None, origin: Origin | None = None) -> Pinned:
+        """A copy of the live rows that are not discarded, as demonstrations for another pool; what that one's ``demos`` makes.
+
+        Args:
+            folder: where its files go, whole or not at all; None keeps it in memory.
+            origin: what the rows were made of; None takes the digest of the rows themselves.
+
+        Raises:
+            NoSpace: it does not fit.
+            PoolError: there are no rows.
+        """
+        with self._lock:
+            return Pinned.copy(DemoCapture(self._open(), self._lock), self._body(), folder, origin)
 
     def get_state(self) -> dict[str, Any]:
         """Everything the pool holds: plain values, and ``arrays`` (copies) by the file name that a snapshot gives them."""
@@ -251,6 +278,8 @@ class SACReplayPool(RowPool):
             self._check_not_closed()
             try:
                 spec, plain = TransitionSpec.from_dict(state["spec"]), as_layout(state)
+                if self._pinned is not None and state.get("demos"):
+                    require_same("what is loaded", Origin.of(state["demos"]), self._pinned.origin)
                 self._sampling.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
@@ -274,5 +303,5 @@ class SACReplayPool(RowPool):
         self.close()
 
     def _release(self) -> None:
-        self._committed = self._staging = None
+        self._committed = self._staging = self._pinned = self._handles = None
         self._home.release()

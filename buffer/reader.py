@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer.files import PoolFiles
+from headrace.buffer.files import Rings
 from headrace.common.batch import Batch
 from headrace.common.specs import TransitionSpec
 
@@ -22,7 +22,7 @@ class Reader:
     It looks at no header: whoever calls it holds the pool's lock, or checks epoch and tail after the gather.
     """
 
-    def __init__(self, spec: TransitionSpec, files: PoolFiles) -> None:
+    def __init__(self, spec: TransitionSpec, files: Rings) -> None:
         self.spec = spec
         # One move per row instead of one per field: the structured type is put back on the small copy.
         self._rows = files.rows.view(f"V{files.rows.itemsize}")

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.files import Field
+from headrace.buffer.handles import HandleReader
 from headrace.buffer.labels import Labelled
+from headrace.buffer.pinned import Pinned
 from headrace.buffer.reader import described, dump_chunk
 from headrace.buffer.sampler import Drawn, require_rows
 from headrace.buffer.sampling import Sampling
@@ -40,6 +42,8 @@ class RowPool:
         self._lock = threading.RLock()
         self._sampling = sampling
         self._committed: Store | None = None  # what it holds may not be all that was added, see _store
+        self._pinned: Pinned | None = None
+        self._handles: HandleReader | None = None
         self._closed = False
 
     @property
@@ -48,7 +52,7 @@ class RowPool:
         return self._committed
 
     def _hold(self, store: Store) -> Store:
-        self._sampling.follow(store)
+        self._sampling.follow(store, self._pinned)
         self._committed = store
         return store
 
@@ -59,9 +63,14 @@ class RowPool:
 
     @property
     def size(self) -> int:
-        """Rows that may be sampled: the live ones that are not discarded."""
+        """Rows of the ring that may be sampled: the live ones that are not discarded."""
         with self._lock:
             return 0 if self._store is None else self._store.size
+
+    @property
+    def demo_rows(self) -> int:
+        """Pinned demonstrations, which are beside the ring and in no other count."""
+        return 0 if self._pinned is None else len(self._pinned)
 
     @property
     def head(self) -> int:
@@ -153,7 +162,8 @@ class RowPool:
             outcome: ``OUTCOME_UNKNOWN``, ``OUTCOME_SUCCESS`` or ``OUTCOME_FAILURE`` of ``headrace.common.specs``.
 
         Raises:
-            LabelRefused: nothing changed; ``reason`` is that of :meth:`Label.check`, or ``actor``, ``stream``, ``ahead``.
+            LabelRefused: nothing changed; ``reason`` is that of :meth:`Label.check`, or ``actor``, ``stream``, ``ahead``, or
+                ``pinned`` for rows of demonstrations.
         """
         return self.amend(actor, Label(Kind.OUTCOME, stream, first, last, outcome))
 
@@ -177,7 +187,10 @@ class RowPool:
     def amend(self, actor: str, label: Label) -> Labelled:
         """Carry out a label; :meth:`label`, :meth:`amend_rewards` and :meth:`discard` by one name."""
         with self._lock:
-            return self._open().label(actor, label)
+            store = self._open()
+            if self._pinned is not None and actor not in store.ledger.actors:
+                self._pinned.refuse_label(actor)
+            return store.label(actor, label)
 
     def actors(self) -> list[str]:
         """Every actor that the ledger knows, by the index that rows hold."""
@@ -221,7 +234,7 @@ class RowPool:
         """
         with self._lock:
             drawn = self.draw(batch_size, rng, mix)
-            batch = self._open().segment.reader.gather(drawn.ids)
+            batch = self._gather(drawn.ids)
             return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets, epoch=self.epoch)
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic", batches: int = 1) -> Drawn:
@@ -275,16 +288,25 @@ class RowPool:
             return self._sampling.info()
 
     def gather(self, ids: Array, out: Batch | None = None) -> Batch:
-        """The rows ``ids``, ``(B,)`` int64, into ``out`` when given.
+        """The rows ``ids``, ``(B,)`` int64, of the ring or demonstrations by handle, into ``out`` when given.
 
         Raises:
             PoolError: an id is not, or no longer, live.
         """
         with self._lock:
-            store = self._open()
-            if len(ids) and not (self.tail <= ids.min() and ids.max() < self.head):
+            self._open()
+            gone = (ids < self.tail) | (ids >= self.head)
+            if self._pinned is not None:
+                gone &= ~self._pinned.holds(ids)
+            if gone.any():
                 raise PoolError(f"row ids {ids.min()} to {ids.max()} were asked for, live are [{self.tail}, {self.head})")
-            return store.segment.reader.gather(ids, out)
+            return self._gather(ids, out)
+
+    def _gather(self, ids: Array, out: Batch | None = None) -> Batch:
+        if self._handles is None:
+            pinned = None if self._pinned is None else self._pinned.reader
+            self._handles = HandleReader(self._open().segment.reader, pinned)
+        return self._handles.gather(ids, out)
 
     def live(self, start: int, stop: int) -> Batch:
         """Those rows of ``[start, stop)`` that are live and not discarded; there may be none."""
@@ -294,9 +316,15 @@ class RowPool:
             return reader.gather(ids[~reader.discarded(ids)])
 
     def statistics(self) -> ObsStatistics:
-        """Moments of the float observations, over the newest frame of each row ever committed, discarded ones too."""
+        """Moments of the float observations, over the newest frame of each demonstration and of each row ever committed.
+
+        Discarded and evicted rows stay in them.
+        """
         with self._lock:
-            return ObsStatistics() if self._store is None else self._store.statistics.result()
+            if self._store is None:
+                return ObsStatistics()
+            own = self._store.statistics
+            return (own if self._pinned is None else own.merged(self._pinned.statistics)).result()
 
     def sync(self) -> None:
         """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.config import OUTCOMES, SOURCES, SetConfig
+from headrace.buffer.joined_rows import JoinedRows
 from headrace.buffer.ordered_rows import OrderedRows
 from headrace.buffer.priorities import Priorities
 from headrace.buffer.recent_versions import RecentVersions
@@ -45,6 +46,7 @@ class SetIndex:
         self._slots, self._human_rows = slots, human_rows
         self._actors = ActorNames(config.actor, actors)
         self._members = OrderedRows(slots, grouped=config.balance == "task")
+        self._drawn: OrderedRows | JoinedRows = self._members
         self._versions = RecentVersions(slots, config.newest_versions) if config.newest_versions else None
         self._flags: Array = np.zeros(slots, np.uint8)
         self._priorities, self._tree = priorities, None if priorities is None else SumTree(slots)
@@ -53,12 +55,16 @@ class SetIndex:
         self._tail = self._start = self._head = 0
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._drawn)
+
+    def join(self, pinned: SetIndex) -> None:
+        """Draw from the rows of ``pinned`` too: the same set of the pinned segment, whose rows never change."""
+        self._drawn = JoinedRows(self._members, pinned._members)
 
     @property
     def nbytes(self) -> int:
         """Bytes reserved."""
-        parts = (self._members, self._flags, self._versions, self._tree)
+        parts = (self._drawn, self._flags, self._versions, self._tree)
         return sum(part.nbytes for part in parts if part is not None)
 
     @property
@@ -76,7 +82,7 @@ class SetIndex:
 
     def room(self, taken: Array) -> dict[int, int]:
         """Rows of each group that are not among the distinct ids ``taken``: task -> rows when balanced, else 0 -> rows."""
-        return self._members.sizes_without(taken)
+        return self._drawn.sizes_without(taken)
 
     def draw(self, count: int, rng: np.random.Generator, taken: Array, task: int = 0) -> Array:
         """``(count,)`` ids of one group in random order, each equally likely.
@@ -93,10 +99,10 @@ class SetIndex:
         Raises:
             PoolTooSmall: the group is empty.
         """
-        group = self._members.group(task)
+        group = self._drawn.group(task)
         if not len(group):
             raise PoolTooSmall(f"set {self.name!r} holds no rows to draw {count} from")
-        used = self._members.positions(taken, task) if len(taken) else np.empty(0, np.int64)
+        used = self._drawn.positions(taken, task) if len(taken) else np.empty(0, np.int64)
         room = len(group) - len(used)
         fresh = rng.choice(room, min(count, room), replace=False)
         if len(used):  # the i-th free position lies behind all used ones that are at most i places further

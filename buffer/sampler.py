@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.buffer.files import Header
+from headrace.buffer.pinned import Pinned
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.tombstones import Tombstones
 from headrace.common.errors import PoolTooSmall
@@ -57,10 +58,11 @@ class Sampler(Protocol):
 
 
 class UniformSampler:
-    """Each live row that is not discarded equally likely, none twice in a batch."""
+    """Each live row that is not discarded, and each pinned one, equally likely; none twice in a batch."""
 
-    def __init__(self, header: Header, tombstones: Tombstones, random: RandomSource) -> None:
+    def __init__(self, header: Header, tombstones: Tombstones, random: RandomSource, pinned: Pinned | None = None) -> None:
         self._header, self._tombstones, self._random = header, tombstones, random
+        self._pinned, self._behind = pinned, 0 if pinned is None else len(pinned)
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, batches: int = 1) -> Drawn:
         """Batches of distinct rows, all in one go: a call of numpy costs more than a batch of numbers.
@@ -69,11 +71,14 @@ class UniformSampler:
             PoolTooSmall: fewer rows than ``batch_size`` are there.
         """
         tail = self._header.tail
-        rows = self._header.head - tail - len(self._tombstones)
-        require_rows(batch_size, rows)
-        ids = _distinct(self._random.pick(rng), rows, batch_size, batches)
-        ids += tail
-        return Drawn(self._tombstones.step_over(ids))
+        online = self._header.head - tail - len(self._tombstones)
+        require_rows(batch_size, online + self._behind)
+        places = _distinct(self._random.pick(rng), online + self._behind, batch_size, batches)
+        ids = self._tombstones.step_over(places + tail)
+        if self._pinned is not None:  # its rows lie behind those of the ring
+            behind = places >= online
+            ids[behind] = self._pinned.handles(places[behind] - online)
+        return Drawn(ids)
 
 
 def _distinct(rng: np.random.Generator, rows: int, n: int, batches: int) -> Array:

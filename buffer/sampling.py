@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.buffer.config import SamplingConfig
 from headrace.buffer.files import Field
+from headrace.buffer.pinned import Pinned
 from headrace.buffer.priorities import Priorities, check_priorities
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.sampler import Drawn, Sampler, UniformSampler, joined
@@ -33,19 +34,20 @@ class Sampling:
         self._priorities: Priorities | None = None
         self._sets: SetSampler | None = None
 
-    def follow(self, store: Store) -> None:
-        """Sample the rows of ``store`` from now on."""
+    def follow(self, store: Store, pinned: Pinned | None) -> None:
+        """Sample the rows of ``store`` from now on, and demonstrations, where the config allows them."""
+        self._pinned_rows = 0 if pinned is None else len(pinned)
         self._header, self._tombstones = store.header, store.tombstones
         if self.config.method == "prioritised":
             column = store.files.add_column("priority")
             self._sampler = self._priorities = Priorities(self.config, column, store.header, self._random)
             store.attach(self._priorities)
         else:
-            self._sampler = UniformSampler(store.header, store.tombstones, self._random)
+            self._sampler = UniformSampler(store.header, store.tombstones, self._random, pinned)
             store.files.drop_column("priority")  # priorities that do not follow the rows are worth nothing
         if self.config.sets:
             slots = store.segment.sizes.row_slots
-            self._sets = SetSampler(self.config, slots, lambda: store.ledger.actors, self._random, self._priorities)
+            self._sets = SetSampler(self.config, slots, lambda: store.ledger.actors, self._random, self._priorities, pinned)
             for index in self._sets.sets.values():
                 store.attach(index)
 
@@ -60,7 +62,7 @@ class Sampling:
     @property
     def drawable(self) -> int:
         """Largest batch that there may be rows for now."""
-        rows: int = self._header.head - self._header.tail - len(self._tombstones)
+        rows: int = self._header.head - self._header.tail - len(self._tombstones) + self._pinned_rows
         return rows if self._sets is None else self._sets.drawable
 
     @property

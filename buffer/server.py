@@ -25,6 +25,7 @@ from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.lock import PoolLock
 from headrace.buffer.pacing import Pacing, PacingConfig
+from headrace.buffer.pinned import Pinned
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.service import Service
 from headrace.buffer.shelf import Shelf
@@ -46,7 +47,10 @@ PEER_QUEUE_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class BufferSettings:
-    """All that a buffer process needs to know; ``past`` opens the pool whose rows an empty pool begins with."""
+    """All that a buffer process needs to know.
+
+    ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in the pool's directory.
+    """
 
     network: NetworkConfig
     pool: PoolConfig
@@ -58,6 +62,7 @@ class BufferSettings:
     past: Callable[[], SACReplayPool] | None = None
     snapshot_dir: Path | None = None
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    demos: Callable[[], Pinned] | None = None
 
 
 class Server:
@@ -245,6 +250,8 @@ def _runner() -> Callable[..., None]:
 
 def _existing(settings: BufferSettings) -> SACReplayPool | None:
     pool = _make(settings, None) if generations.is_pool(settings.pool_dir) else _restored(settings)
+    if pool is None and settings.demos is not None:
+        pool = _make(settings, None)  # a learner can begin on demonstrations alone
     if settings.past is None or (pool is not None and pool.head > 0):
         return pool
     with settings.past() as past:  # a kill in the middle leaves an empty pool, which begins again here
@@ -269,4 +276,5 @@ def _restored(settings: BufferSettings) -> SACReplayPool | None:
 def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:
     rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
     path, config = settings.pool_dir.absolute(), settings.pool
-    return SACReplayPool(config.capacity, path=path, spec=spec, config=config, sampling=settings.sampling, rng=rng)
+    demos, sampling = None if settings.demos is None else settings.demos(), settings.sampling
+    return SACReplayPool(config.capacity, path=path, spec=spec, config=config, sampling=sampling, rng=rng, demos=demos)

@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace.buffer.config import SamplingConfig
 from headrace.buffer.mix import Mix
+from headrace.buffer.pinned import Pinned
 from headrace.buffer.priorities import Priorities
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.row_set import SetIndex
@@ -30,6 +31,7 @@ class SetSampler:
         actors: names of the actors by the index that rows hold.
         random: draws when a caller brings no generator.
         priorities: of the same rows, attached to the store before the sets are; None draws rows of a set equally likely.
+        pinned: demonstrations, which are in each set whose definition they match, unless it is of the newest rows or versions.
     """
 
     def __init__(
@@ -39,13 +41,25 @@ class SetSampler:
         actors: Callable[[], list[str]],
         random: RandomSource,
         priorities: Priorities | None,
+        pinned: Pinned | None = None,
     ) -> None:
         self._random, self._priorities = random, priorities
         self.sets = {
             name: SetIndex(name, definition, slots, config.human_rows, actors, priorities)
             for name, definition in config.sets.items()
         }
+        if pinned is not None:
+            self._join(config, pinned)
         self._mixes = {mix: Mix(self.sets, shares) for mix, shares in config.mixes.items()}
+
+    def _join(self, config: SamplingConfig, pinned: Pinned) -> None:
+        """Let each set hold the demonstrations too that match its definition."""
+        for name, index in self.sets.items():
+            definition = config.sets[name]
+            part = SetIndex(name, definition, len(pinned), config.human_rows, lambda: pinned.actors)
+            if not (definition.newest_rows or definition.newest_versions):  # they are about the ring
+                pinned.attach(part)
+            index.join(part)
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Drawn:
         """Rows by the shares of ``mix``, spread so that slices of the batch hold the mix too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,17 @@ class RunningStatistics:
             mean *= self._count * n / total
             self._m2 += mean
         self._count = total
+
+    def merged(self, other: RunningStatistics) -> RunningStatistics:
+        """Moments over all that this and ``other``, of the same spec, have counted; neither of them changes."""
+        if not self._count or not other._count:
+            return self if self._count else other
+        out, share = copy.copy(self), other._count / (self._count + other._count)
+        shift = other._mean - self._mean
+        out._count = self._count + other._count
+        out._mean = self._mean + share * shift
+        out._m2 = self._m2 + other._m2 + self._count * share * shift**2
+        return out
 
     def result(self) -> ObsStatistics:
         """The moments so far, as float32 copies."""

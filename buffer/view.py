@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer import files as pool_files
-from headrace.buffer import generations
+from headrace.buffer import generations, pinned
 from headrace.buffer.books import Books
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.fence import Fence, require_ordered_stores
 from headrace.buffer.files import Field
+from headrace.buffer.handles import HandleReader
 from headrace.buffer.ledger import Ledger
+from headrace.buffer.pinned import DEMOS, Pinned
 from headrace.buffer.reader import Reader, described, dump_chunk
 from headrace.buffer.ring import geometry
 from headrace.buffer.tally import counters, info
@@ -57,7 +59,7 @@ class PoolView:
             raise PoolError(f"{directory}: there is no pool (a snapshot is loaded, not mapped)")
         found, folder = current
         self.directory = directory
-        self._made_of = {"uuid": found["uuid"], "plain": found["plain"]}
+        self._made_of = {"uuid": found["uuid"], "plain": found["plain"], "demos": found.get("demos")}
         self.config = load(PoolConfig, found["config"], f"{directory}: pool")
         self.spec = TransitionSpec.from_dict(found["spec"])
         sizes, payload = geometry(self.spec, self.config), Books.nbytes(self.spec, self.config.max_actors)
@@ -65,6 +67,8 @@ class PoolView:
         self._files = pool_files.open_existing(folder, self.spec, sizes, payload, pool_id, readonly=True)
         self._header = self._files.header
         self._reader = Reader(self.spec, self._files)
+        self._pinned = Pinned.read(directory / DEMOS, verify=False) if found.get("demos") else None
+        self._handles = HandleReader(self._reader, None if self._pinned is None else self._pinned.reader)
         self._fence = Fence()
         self._stuck = 0  # value of AMENDS that a dead owner has left
         self.nonce = self._header[Field.NONCE]
@@ -104,7 +108,7 @@ class PoolView:
         """The rows ``ids``, ``(B,)`` int64, with their observations.
 
         Args:
-            ids: absolute row ids.
+            ids: absolute row ids, or handles of demonstrations.
             out: arrays of B rows to write into; fresh ones without it.
 
         Returns:
@@ -113,9 +117,11 @@ class PoolView:
         for _ in range(GATHERS):
             head, amends = self.head, self._header[Field.AMENDS]  # rows below head are whole; what is gone is known afterwards
             self._fence()
-            batch = self._reader.gather(ids, out)
+            batch = self._handles.gather(ids, out)
             self._fence()
             bad: Array = (ids < self.tail) | (ids >= head)
+            if self._pinned is not None:
+                bad &= ~self._pinned.holds(ids)
             changing = amends != self._header[Field.AMENDS] or (amends & 1 and amends != self._stuck)
             if not changing:
                 break
@@ -199,7 +205,7 @@ class PoolView:
     def info(self) -> dict[str, Any]:
         """As :meth:`SACReplayPool.info`."""
         sizes = {"path": str(self.directory), "size": self.size, **dump(self.config)}
-        return {**sizes, **info(self.spec, self._files, self.ledger())}
+        return {**sizes, **info(self.spec, self._files, self.ledger()), **pinned.info(self._made_of["demos"])}
 
     def dump(self) -> Iterator[dict[str, Any]]:
         """The rows that are live now, in id order, without those that go meanwhile; as :meth:`SACReplayPool.dump`."""

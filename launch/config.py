@@ -89,10 +89,12 @@ class RunConfig:
         """Refuse combinations of options of several roles that cannot work."""
         batch, capacity, fill = self.learner.batch_size, self.pool.capacity, self.pacing.min_fill
         goal, offline = self.pacing.env_steps, self.pacing.offline_updates
-        if offline and not self.run.pool_from:
+        if self.pool.demos:
+            self.sampling.check_pinned()
+        if offline and not (self.run.pool_from or self.pool.demos):
             raise ConfigError(
-                f"pacing.offline_updates: {offline} with run.pool_from empty, so there are no rows to learn from;"
-                " nearest valid: 0, or name a pool"
+                f"pacing.offline_updates: {offline} with run.pool_from and pool.demos empty, so there is nothing to learn"
+                " from; nearest valid: 0, or name a pool or demonstrations"
             )
         if goal and self.pacing.ratio and batch >= goal:
             raise ConfigError(

@@ -87,7 +87,8 @@ def open_past(config: RunConfig, place: Path) -> SACReplayPool:
         PoolDamaged: a file is not what was written.
     """
     past = own_pool(place) if generations.is_pool(place) else SACReplayPool.from_path(place)
-    if config.pacing.offline_updates and past.size < config.learner.batch_size:
+    alone = config.pacing.offline_updates and not config.pool.demos
+    if alone and past.size < config.learner.batch_size:
         rows = past.size
         past.close()
         raise ConfigError(

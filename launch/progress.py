@@ -56,12 +56,13 @@ def facts(status: Status) -> list[tuple[str, str]]:
     of_goal = f" of {goal:,}" if goal else ""
     rows = pool.get("rows", 0)
     fill = f" ({rows / capacity:.0%} of {capacity:,})" if capacity else ""
+    demos = f" and {pool['demo_rows']:,} demonstrations" if pool.get("demo_rows") else ""
     lag, age = status.get("policy_lag_updates", 0), status.get("policy_age_s", 0.0)
     pairs = [
         ("env steps", f"{status.get('env_steps', 0):,}{of_goal}   {rates.get('env_steps_s', 0.0):,.1f}/s"),
         ("updates", f"{status.get('updates', 0):,}{_offline(status)}   {rates.get('updates_s', 0.0):,.1f}/s"),
         ("updates per env step", f"{status.get('achieved_ratio', 0.0):.3f}   target {status.get('target_ratio', 0.0):g}"),
-        ("pool", f"{rows:,} rows{fill}{_reading(status)}"),
+        ("pool", f"{rows:,} rows{fill}{demos}{_reading(status)}"),
         *_sets(status),
         ("return, training", _number(status.get("return_mean"))),
         ("return, evaluation", _evaluation(status)),

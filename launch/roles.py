@@ -43,12 +43,14 @@ PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolD
 def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
     """Serve the run's buffer at ``bind`` (none: the config's endpoint) and write where it listens to the run directory."""
     from headrace.buffer.server import BufferSettings, serve
+    from headrace.launch.pinning import pin_demos
     from headrace.launch.pools import find_past, open_past
 
     network = replace(config.network, endpoint=bind) if bind else config.network
     pool_dir = run.pool_dir(config.run.pool_dir)
     place = find_past(config)
     past = partial(open_past, config, place) if place else None
+    demos = partial(pin_demos, config, pool_dir) if config.pool.demos else None
     settings = BufferSettings(
         network,
         config.pool,
@@ -60,6 +62,7 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
         past,
         run.snapshots,
         sampling=config.sampling,
+        demos=demos,
     )
     _leave_signals_to_the_role()
     return serve(settings)

@@ -22,6 +22,7 @@ from headrace.common.seeds import derive_seed
 from headrace.launch import roles
 from headrace.launch.children import headrace_command
 from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
+from headrace.launch.pinning import find_demos
 from headrace.launch.play import find_policy, judge, read_policy
 from headrace.launch.pools import find_past
 from headrace.launch.progress import Progress
@@ -91,6 +92,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
     if policy is not None:
         read_policy(policy)  # a damaged one is refused before anything starts
     find_past(config)
+    find_demos(config)
     return _Job(config, new_run(config), policy).run()
 
 

@@ -42,6 +42,7 @@ from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.launch.config import RunConfig
 from headrace.launch.digests import state_digest
 from headrace.launch.interrupt import Interrupt
+from headrace.launch.pinning import pin_demos
 from headrace.launch.pools import find_past, open_past
 from headrace.launch.roles import LEARNER_ID
 from headrace.launch.rundir import RunDir
@@ -123,7 +124,13 @@ class SyncRun:
         self.sac = SAC(model, self.spec, config.learner, config.seed)
         rng = np.random.default_rng(derive_seed(config.seed, "sampler"))
         self.pool = SACReplayPool(
-            config.pool.capacity, path=pool_dir, spec=self.spec, config=config.pool, sampling=config.sampling, rng=rng
+            config.pool.capacity,
+            path=pool_dir,
+            spec=self.spec,
+            config=config.pool,
+            sampling=config.sampling,
+            rng=rng,
+            demos=pin_demos(config, pool_dir, self.spec) if config.pool.demos else None,
         )
         self.pacing = Pacing(config.pacing)
         self.actors = [self._make_actor(f"actor-{n}") for n in range(config.actor.count)]

@@ -169,7 +169,13 @@ _ALL = (
     # indexes and samplers
     _mutant("indexes-not-told-of-evictions", "store", "            self.indexes.retired(tail)\n", "", "set_sampler"),
     _mutant("tombstones-not-told-of-evictions", "store", "            self.tombstones.retired(tail)\n", "", "labels"),
-    _mutant("tombstones-ignored", "sampler", "return Drawn(self._tombstones.step_over(ids))", "return Drawn(ids)", "labels"),
+    _mutant(
+        "tombstones-ignored",
+        "sampler",
+        "self._tombstones.step_over(places + tail)",
+        "places + tail",
+        "labels",
+    ),
     _mutant(
         "step-onto-the-tombstone",
         "tombstones",
@@ -234,8 +240,34 @@ _ALL = (
         "(d.ids, None, d.sets) for d in draws",
         DEMANDS,
     ),
+    # pinned demonstrations
+    _mutant("demos-read-from-the-ring", "handles", "(self._pinned, pinned, PINNED)", "(self._online, pinned, 0)", "handles"),
+    _mutant("demos-keep-their-source", "pinned", "np.where(executed, SOURCE_DEMO, 0)", 'rows["source"]', "pinned"),
+    _mutant("frames-of-demos-not-renumbered", "pinned", "rows[name] -= self._first_frame", "pass", "pinned"),
+    _mutant("discarded-rows-pinned", "pinned", 'piece.arrays[column_file("discarded")] == 0', "slice(None)", "pinned"),
+    _mutant("other-demos-accepted", "pinned", "if has is None or has.digest != asked.digest:", "if has is None:", "pinned"),
+    _mutant("demos-of-another-pool-found", "pinned", "if mine.origin.digest != has.digest:", "if False:", "pinned"),
+    _mutant("demos-are-bad-in-a-view", "view", "bad &= ~self._pinned.holds(ids)", "pass", "pinned"),
+    _mutant("demos-beyond-the-last-are-good", "pinned", "& (handles < PINNED + len(self))", "", "pinned"),
+    _mutant("first-demo-never-drawn", "sampler", "behind = places >= online", "behind = places > online", "pinned"),
+    _mutant("sets-draw-demos-twice", "joined_rows", "+ len(self._online.group(key))", "", "joined_rows"),
+    _mutant("label-of-demos-not-named", "row_pool", "self._pinned.refuse_label(actor)", "pass", "pinned"),
+    _mutant(
+        "demos-not-in-the-statistics",
+        "row_pool",
+        "(own if self._pinned is None else own.merged(self._pinned.statistics))",
+        "own",
+        "pinned",
+    ),
+    _mutant(
+        "demos-among-the-newest",
+        "set_sampler",
+        "if not (definition.newest_rows or definition.newest_versions):",
+        "if True:",
+        "pinned",
+    ),
     # snapshots, generations, power cuts
-    _mutant("snapshot-digest-not-checked", "snapshot", "if digest.hexdigest() != expected:", "if not expected:", "snapshot"),
+    _mutant("snapshot-digest-not-checked", "snapshot", "verify and digest.hexdigest() != expected", "not expected", "snapshot"),
     _mutant(
         "snapshot-named-before-it-is-whole",
         "snapshot",

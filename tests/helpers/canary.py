@@ -9,9 +9,10 @@ import numpy as np
 from helpers.weights import mlp_description
 
 from headrace.actor.policy import MlpLayout
+from headrace.buffer.handles import PINNED
 from headrace.buffer.view import PoolView
 from headrace.common.clock import MonotonicClock
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import SOURCE_DEMO, TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye
@@ -34,6 +35,8 @@ def prove(batch: object, stack: int = 1) -> None:
     same = np.array_equal(obs[:, :2], following[:, :2]) and np.array_equal(obs[:, 1], rows["episode"])
     if not (same and np.array_equal(obs[:, 2], rows["t"]) and np.array_equal(following[:, 2], rows["t"] + rows["steps"])):
         raise AssertionError(f"a row does not prove itself: {obs[:4]} {following[:4]} {rows[:4]}")
+    if not np.array_equal(batch.ids >= PINNED, rows["source"][:, 0] == SOURCE_DEMO):  # actors demonstrate nothing
+        raise AssertionError(f"a demonstration is not a pinned row, or the other way round: {batch.ids[:4]} {rows[:4]}")
 
 
 def run(

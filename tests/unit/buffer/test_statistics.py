@@ -77,3 +77,19 @@ def test_state_is_exact():
     assert len(one.encode()) == one.nbytes()
     with pytest.raises(ValueError, match="expected"):
         one.set_state({"count": 1, "mean": np.zeros(2), "m2": np.zeros(2)})
+
+
+@pytest.mark.parametrize("cut", [0, 1, 300, 1000])
+def test_two_parts_are_merged_as_if_they_had_been_counted_together(cut):
+    data = frames(np.random.default_rng(4), 1000, offset=50)
+    one, two, both = RunningStatistics(SPEC), RunningStatistics(SPEC), RunningStatistics(SPEC)
+    one.add(data, np.arange(cut))
+    two.add(data, np.arange(cut, 1000))
+    both.add(data, np.arange(1000))
+    before = one.encode(), two.encode()
+    merged = one.merged(two)
+    assert merged.check_valid() == (True, "")
+    assert merged.get_state()["count"] == 1000
+    for name in ("mean", "m2"):
+        np.testing.assert_allclose(merged.get_state()[name], both.get_state()[name], rtol=1e-9)
+    assert (one.encode(), two.encode()) == before

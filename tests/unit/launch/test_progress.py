@@ -149,6 +149,8 @@ def test_how_the_learner_reads_the_pool_is_shown():
     status = {"pool": {"rows": 7, "capacity": 10}, "learner": {"reading": "mapped"}}
     assert dict(facts(status))["pool"] == "7 rows (70% of 10)   read: mapped"
     assert dict(facts({**status, "learner": None}))["pool"] == "7 rows (70% of 10)"
+    pinned = {"pool": {**status["pool"], "demo_rows": 1200}}
+    assert dict(facts(pinned))["pool"] == "7 rows (70% of 10) and 1,200 demonstrations"
 
 
 def test_sets_are_shown_with_what_became_of_their_shares():
