@@ -69,23 +69,39 @@ class Bar:
 
 @dataclass(frozen=True)
 class Flat:
-    """The cost of ``ours`` relative to ``other`` is the same at every size: within ``share`` of their geometric mean."""
+    """The cost of ``ours`` is the same at every size: within ``FLAT_SHARE`` of its mean over them.
+
+    Attributes:
+        ours: what is judged, by the rates of ``ours SIZE``.
+        other: what it is compared with, likewise; without it the cost is the time itself.
+        sizes: the sizes.
+        extra: the cost is the time beyond that of ``other``, and not how many times as long it is.
+    """
 
     ours: str
-    other: str
+    other: str | None
     sizes: tuple[int, ...]
+    extra: bool = False
 
     def judge(self, rates: Rates) -> Check | None:
         """None where a size did not take part."""
-        names = [(f"{self.ours} {n}", f"{self.other} {n}") for n in self.sizes]
-        if any(name not in rates for pair in names for name in pair):
+        if any(f"{name} {n}" not in rates for name in (self.ours, self.other) if name for n in self.sizes):
             return None
-        costs = [median([b / a for a, b in zip(rates[x], rates[y], strict=True)]) for x, y in names]
-        mean = math.exp(sum(map(math.log, costs)) / len(costs))
+        costs = [median(self._costs(rates, n)) for n in self.sizes]
+        mean = sum(costs) / len(costs) if self.extra else math.exp(sum(map(math.log, costs)) / len(costs))
         shares = [c / mean for c in costs]
         worst = max(shares, key=lambda s: abs(s - 1))
         met = abs(worst - 1) <= FLAT_SHARE
-        return Check(f"cost of {self.ours} by size / its mean", worst, min(shares), max(shares), "0.8 to 1.2", met)
+        beside = f" {'beyond' if self.extra else 'in times of'} {self.other}" if self.other else ""
+        what = f"cost of {self.ours}{beside} by size / its mean"
+        return Check(what, worst, min(shares), max(shares), "0.8 to 1.2", met)
+
+    def _costs(self, rates: Rates, size: int) -> list[float]:
+        ours = rates[f"{self.ours} {size}"]
+        if self.other is None:
+            return [1 / a for a in ours]
+        pairs = zip(ours, rates[f"{self.other} {size}"], strict=True)
+        return [1 / a - 1 / b if self.extra else b / a for a, b in pairs]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,19 @@ def test_flat_means_within_a_fifth_of_the_mean_cost(second, met):
     assert Flat("x", "y", (1, 2)).judge(rates).met is met
 
 
+@pytest.mark.parametrize(("second", "met"), [(1.0, True), (1.4, True), (1.6, False)])
+def test_flat_time_beyond_another_has_that_one_taken_off(second, met):
+    rates = {"x 1": [1 / 3], "y 1": [1 / 2], "x 2": [1 / (9 + second)], "y 2": [1 / 9]}
+    assert Flat("x", "y", (1, 2), extra=True).judge(rates).met is met
+    assert not Flat("x", "y", (1, 2)).judge({**rates, "y 1": [10.0]}).met
+
+
+def test_a_time_may_be_flat_by_itself():
+    assert Flat("x", None, (1, 2)).judge({"x 1": [2.0, 3.0], "x 2": [2.0, 2.5]}).met
+    assert not Flat("x", None, (1, 2)).judge({"x 1": [2.0], "x 2": [3.2]}).met
+    assert Flat("x", None, (1, 2)).judge({"x 1": [2.0]}) is None
+
+
 def test_extra_time_is_the_difference_of_the_times_of_a_call():
     check = Extra("slow", "fast", 0.3).judge({"slow": [500.0, 1000.0], "fast": [1000.0, 2000.0]})
     assert (check.value, check.low, check.high, check.met) == (0.75, 0.5, 1.0, False)
