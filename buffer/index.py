@@ -15,13 +15,22 @@ Array = np.ndarray[Any, Any]
 
 
 class Index(Protocol):
-    """Follows the rows of one store; every call is made under the pool's lock, in the order in which things happen."""
+    """Follows the rows of one store; every call is made under the pool's lock, in the order in which things happen.
+
+    Attributes:
+        reads_rows: whether :meth:`committed` looks at what the rows hold, and not only at how many there are.
+    """
+
+    reads_rows: bool
 
     def cleared(self) -> None:
         """Nothing is live any more; the next rows may have any ids."""
 
     def committed(self, first: int, rows: Array) -> None:
-        """Rows ``first ..`` are live now: ``(n,)`` of the row dtype, with the mutable columns filled in. Ids only grow."""
+        """Rows ``first ..`` are live now: ``(n,)`` of the row dtype, ids only grow.
+
+        If rows are read, identity and mutable columns are filled in.
+        """
 
     def retired(self, tail: int) -> None:
         """Rows with ids below ``tail`` are gone; their slots and frames were not written over yet."""
@@ -41,10 +50,12 @@ class Indexes:
 
     def __init__(self) -> None:
         self._all: list[Index] = []
+        self.reads_rows = False  # whether any of them does
 
     def add(self, index: Index) -> None:
         """Follow with one more, which was fed what is live."""
         self._all.append(index)
+        self.reads_rows |= index.reads_rows
 
     def __iter__(self) -> Iterator[Index]:
         return iter(self._all)

@@ -95,7 +95,7 @@ class SACReplayPool(RowPool):
             with self._lock:
                 store = self._committed
                 if store is not None and staging.n_rows:
-                    store.insert(staging.take(), ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1)
+                    store.append(staging.take, ACTOR, STREAM)
         return self._committed
 
     def info(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class SACReplayPool(RowPool):
             block = layout.block(flat, store.spec)
             self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
             if self._home.path is None and self._staging is None:
-                self._staging = Staging.of(layout, store.spec, store.segment.sizes.max_rows)
+                self._staging = Staging.of(layout, store.segment)
 
     def sample_batch(self, batch_size: int, mix: str = "critic") -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.
@@ -211,7 +211,7 @@ class SACReplayPool(RowPool):
             self._plain = self._plain or as_layout(state)
             spec = self.spec or TransitionSpec.from_dict(state["spec"])
             contents = Contents.of_snapshot(spec, body, arrays)
-            (self._store or self._create(spec, self._plain)).restore(contents)
+            self._restore(spec, contents)
 
     @classmethod
     def from_path(
@@ -283,10 +283,14 @@ class SACReplayPool(RowPool):
                 self._sampling.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
-                (self._store or self._create(spec, self._plain)).restore(contents)
+                self._restore(spec, contents)
                 self._sampling.set_state(state["sampler"])
             except (KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
+
+    def _restore(self, spec: TransitionSpec, contents: Contents) -> None:
+        (self._store or self._create(spec, self._plain)).restore(contents)
+        self._staging = None  # the next batch asks whether the new ledger has room for its stream
 
     def close(self) -> None:
         """Unmap the files and let the next owner in; harmless when called twice."""

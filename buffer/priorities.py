@@ -37,6 +37,8 @@ class Priorities:
         random: draws when a caller brings no generator.
     """
 
+    reads_rows = False
+
     def __init__(self, config: SamplingConfig, column: Array, header: Header, random: RandomSource) -> None:
         self._config, self._column, self._header, self._random = config, column, header, random
         self._tree = SumTree(len(column))
@@ -80,7 +82,7 @@ class Priorities:
     def _draw(self, batch_size: int, rng: np.random.Generator) -> Drawn:
         slots, leaves = self._tree.draw(batch_size, rng)
         # N and the sum are the same for the whole batch, so they cancel when the largest weight becomes 1.
-        weights = (leaves.min() / leaves) ** np.float32(self.importance_exponent)
+        weights = (np.minimum.reduce(leaves) / leaves) ** np.float32(self.importance_exponent)
         return Drawn(self._ids(slots), weights)
 
     def info(self) -> dict[str, float]:
@@ -107,7 +109,7 @@ class Priorities:
         check_priorities(priorities, len(ids))
         if epoch != self._header[Field.EPOCH]:
             return self._count_stale(len(ids))
-        if not (ids < self._head).all():
+        if len(ids) and np.maximum.reduce(ids) >= self._head:
             raise PriorityRefused("id", f"row {ids.max()} was never given out, the next one is {self._head}")
         slots, values = ids % self._tree.slots, (priorities + self._config.priority_eps).astype(np.float32)
         fresh = (ids >= self._tail) & (self._tree.get(slots) > 0)
@@ -119,7 +121,7 @@ class Priorities:
         return self._count_stale(stale)
 
     def _put(self, slots: Array, values: Array) -> None:
-        largest = values.max()
+        largest = np.maximum.reduce(values)
         if largest > self.maximum:  # before the column, so that a kill leaves no priority above it
             self._header[Field.MAX_PRIORITY] = int(largest.view(np.int32))
         self._set(slots, values)
@@ -158,15 +160,20 @@ class Priorities:
         count = len(rows)
         for slot, _, length in spans(first, count, self._tree.slots):
             values = self._column[slot : slot + length]
-            np.copyto(values, self.maximum, where=~((values > 0) & (values <= self.maximum)))
-            self._tree.set_range(slot, slot + length, self._leaves(values))
+            if values.any():  # the rows were here before this process, or came from a snapshot
+                np.copyto(values, self.maximum, where=~((values > 0) & (values <= self.maximum)))
+                leaves = self._leaves(values)
+            else:
+                values[:] = self.maximum
+                leaves = self._leaves(values[:1])
+            self._tree.set_range(slot, slot + length, leaves)
         self._head = first + count
         self._live += count
 
     def retired(self, tail: int) -> None:
         """Rows below ``tail`` are gone, and are drawn no more."""
         for slot, _, length in spans(self._tail, tail - self._tail, self._tree.slots):
-            self._live -= int(np.count_nonzero(self._tree.get(np.arange(slot, slot + length))))
+            self._live -= int(np.count_nonzero(self._tree.get_range(slot, slot + length)))
             self._tree.set_range(slot, slot + length, 0.0)
         self._tail = tail
 
@@ -215,5 +222,5 @@ def check_priorities(priorities: Array, count: int) -> None:
     """
     if priorities.shape != (count,) or priorities.dtype.kind not in "fiu":
         raise PriorityRefused("shape", f"{priorities.shape} of {priorities.dtype}, expected ({count},) numbers")
-    if not ((priorities >= 0) & (priorities <= LARGEST)).all():
+    if count and not 0 <= np.minimum.reduce(priorities) <= np.maximum.reduce(priorities) <= LARGEST:
         raise PriorityRefused("value", f"priorities must be numbers of [0, {LARGEST:g}]")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +13,13 @@ import numpy as np
 
 from headrace.buffer.files import Field
 from headrace.buffer.handles import HandleReader
+from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.reader import described, dump_chunk
 from headrace.buffer.sampler import Drawn, require_rows
 from headrace.buffer.sampling import Sampling
-from headrace.buffer.store import Inserted, Store
+from headrace.buffer.store import Store
 from headrace.buffer.tally import COUNTERS
 from headrace.common.batch import Batch
 from headrace.common.block import Block
@@ -235,7 +235,7 @@ class RowPool:
         with self._lock:
             drawn = self.draw(batch_size, rng, mix)
             batch = self._gather(drawn.ids)
-            return dataclasses.replace(batch, weights=drawn.weights, sets=drawn.sets, epoch=self.epoch)
+            return Batch(batch.ids, batch.rows, batch.obs, batch.next_obs, drawn.weights, drawn.sets, self.epoch)
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic", batches: int = 1) -> Drawn:
         """The rows that :meth:`sample` would gather, by id, with its errors; of ``batches`` batches one after the other."""

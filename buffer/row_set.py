@@ -33,6 +33,8 @@ class SetIndex:
         priorities: of the same rows, told of each change before the set is; rows are then drawn by priority.
     """
 
+    reads_rows = True
+
     def __init__(
         self,
         name: str,

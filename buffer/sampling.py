@@ -9,12 +9,13 @@ import numpy as np
 
 from headrace.buffer.config import SamplingConfig
 from headrace.buffer.files import Field
+from headrace.buffer.inserted import Inserted
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.priorities import Priorities, check_priorities
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.sampler import Drawn, Sampler, UniformSampler, joined
 from headrace.buffer.set_sampler import SetSampler
-from headrace.buffer.store import Inserted, Store
+from headrace.buffer.store import Store
 from headrace.common.errors import PoolError
 
 Array = np.ndarray[Any, Any]

@@ -7,6 +7,7 @@ nothing of the commit can be seen, so a kill at any instruction leaves the old r
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from headrace.common.specs import TransitionSpec
 Array = np.ndarray[Any, Any]
 _PIECE_ROWS = 1 << 16
 _FIND_ROWS = 4096
+_MARKS = 1024
 _NUMBERS = {  # counts that a snapshot keeps
     "duplicates": Field.DUPLICATES,
     "retired": Field.RETIRED,
@@ -47,6 +49,7 @@ class Segment:
         self._raw = files.rows.view(f"V{files.rows.itemsize}")
         self._fields = frozenset(files.rows.dtype.names or ())
         self._columns = {name: files.rows[name] for name in ("obs", "next_obs", "actor", "stream", "seq")}
+        self._references = files.rows.view(as_bytes(files.rows.dtype, "obs", "next_obs"))["bytes"]
         self.settle()
 
     def settle(self) -> None:
@@ -57,7 +60,8 @@ class Segment:
             # The rows of one commit may use its frames in any order, so the last commit's whole reach is looked at.
             last = self.rows(max(self.tail, self.head - self._header[Field.REACH]), self.head)
             self._header[Field.FRAME_HEAD] = max(int(last["obs"].max()), int(last["next_obs"].max())) + 1
-        self._frame_floor = self.first_frame()
+        self._frame_floor = self.first_frame()  # no live row uses an older one
+        self._marks: deque[tuple[int, int]] = deque()  # rows from the first number on use frames from the second on
 
     @property
     def head(self) -> int:
@@ -109,24 +113,58 @@ class Segment:
         self._header[Field.RETIRED] = self._header[Field.NEXT_RETIRED]
         self._header[Field.COUNTED] = self._header[Field.FLOOR]
 
+    def ahead(self, most: int) -> dict[str, Array]:
+        """Free frame slots from the frame head on, at most ``most`` and in one piece: key -> ``(n, *shape)``, views.
+
+        What is written there is nobody's until a commit makes it the next frames.
+        """
+        head, slots = self.frame_head, self.sizes.frame_slots
+        while len(self._marks) > 1 and self._marks[1][0] <= self.tail:
+            self._marks.popleft()
+        if self._marks and self._marks[0][0] <= self.tail:
+            self._frame_floor = max(self._frame_floor, self._marks[0][1])
+        if head + most - slots > self._frame_floor:
+            self._frame_floor = self.first_frame()
+        slot = head % slots
+        n = min(most, slots - slot, self._frame_floor + slots - head)
+        self._fence()  # as in a commit
+        return {key: ring[slot : slot + n] for key, ring in self._files.frames.items()}
+
     def commit(self, block: Block, actor: int, stream: int, first_seq: int) -> None:
         """Append a block that fits, into room that :meth:`retire` has made."""
-        head, frame_head, n = self.head, self.frame_head, block.n_rows
+        head, frame_head = self.head, self.frame_head
         self._fence()  # the tail is where it is, and then slots below it are written over
         for key, ring in self._files.frames.items():
             write(ring, frame_head, block.frames[key])
-        self._write_rows(head, block.rows, frame_head, actor, stream, first_seq)
-        self._header[Field.FRAME_HEAD] = frame_head + block.n_frames
-        self._fence()  # whoever sees the head sees its rows
-        self._header[Field.HEAD] = head + n
+        self._write_rows(head, block.rows)
+        self._number(head, block.n_rows, frame_head, actor, stream, first_seq)
+        self._publish(head + block.n_rows, frame_head + block.n_frames)
 
-    def _write_rows(self, head: int, rows: Array, frame_head: int, actor: int, stream: int, first_seq: int) -> None:
-        raw, column = rows.view(self._raw.dtype), self._columns
+    def commit_placed(self, block: Block) -> None:
+        """The same for rows that are numbered and hold frame ids, and whose frames are in :meth:`ahead`."""
+        self._fence()
+        if not self._marks or self.head - self._marks[-1][0] >= max(self.sizes.max_rows, self.sizes.capacity // _MARKS):
+            self._marks.append((self.head, self.frame_head))
+        self._write_rows(self.head, block.rows)
+        self._publish(self.head + block.n_rows, self.frame_head + block.n_frames)
+
+    def _publish(self, head: int, frame_head: int) -> None:
+        self._header[Field.FRAME_HEAD] = frame_head
+        self._fence()  # whoever sees the head sees its rows
+        self._header[Field.HEAD] = head
+
+    def _write_rows(self, head: int, rows: Array) -> None:
+        raw = rows.view(self._raw.dtype)
         for slot, offset, count in spans(head, len(rows), self.sizes.row_slots):
             slots = slice(slot, slot + count)
             self._raw[slots] = raw[offset : offset + count]
             for name, mutable in self._files.columns.items():
                 mutable[slots] = rows[name][offset : offset + count] if name in self._fields else 0
+
+    def _number(self, head: int, n: int, frame_head: int, actor: int, stream: int, first_seq: int) -> None:
+        column = self._columns
+        for slot, offset, count in spans(head, n, self.sizes.row_slots):
+            slots = slice(slot, slot + count)
             column["obs"][slots] += frame_head
             column["next_obs"][slots] += frame_head
             column["actor"][slots] = actor
@@ -192,20 +230,25 @@ class Segment:
 
     def first_frame(self) -> int:
         """Oldest frame that a live row uses; the frame head when there is no row."""
+        return self._first_frame(self.tail)
+
+    def _first_frame(self, tail: int) -> int:
+        """The same if ``tail`` were the tail."""
         # Frames rise from commit to commit, so the oldest one is used within one commit of the tail.
-        stop = min(self.head, self.tail + self._header[Field.REACH])
-        return int(_oldest(self.rows(self.tail, stop)).min(initial=self.frame_head))
+        oldest, near = self.frame_head, min(self.head - tail, self._header[Field.REACH])
+        for slot, _, count in spans(tail, near, self.sizes.row_slots):
+            frames = self._references[slot : slot + count].copy().view("<i8")  # one walk over rows far apart
+            oldest = int(np.minimum.reduce(frames, initial=oldest))
+        return oldest
 
     def _first_row_with(self, limit: int) -> int:
         """First id from which on every live row uses frames >= ``limit`` only; remembers how far that holds."""
         tail, reach = self.tail, self._header[Field.REACH]
-        while True:
-            oldest = _oldest(self.rows(tail, min(self.head, tail + reach)))
-            bad = np.flatnonzero(oldest < limit)
-            if not len(bad):
-                self._frame_floor = int(oldest.min(initial=self.frame_head))
-                return tail
-            tail += int(bad[-1]) + 1
+        while (oldest := self._first_frame(tail)) < limit:
+            frames = _oldest(self.rows(tail, min(self.head, tail + reach)))
+            tail += int(np.flatnonzero(frames < limit)[-1]) + 1
+        self._frame_floor = oldest
+        return tail
 
     def restore(
         self, rows: Mapping[str, Sequence[Array]], frames: Mapping[str, Sequence[Array]], numbers: Mapping[str, int]
@@ -242,6 +285,7 @@ class Segment:
         for field, value in values.items():
             self._header[field] = value
         self._frame_floor = first_frame
+        self._marks.clear()
 
     def _fitting(self, rows: Sequence[Array], frame_head: int) -> tuple[int, int]:
         """How many of the oldest ``rows`` use frames that this ring cannot hold, and the oldest frame of the others."""
@@ -275,6 +319,13 @@ class Segment:
             if len(rows) and (rows[name].min() < first or rows[name].max() >= last):
                 return False, f"{name} of a row lies outside frames [{first}, {last})"
         return True, ""
+
+
+def as_bytes(row: np.dtype[Any], *names: str) -> np.dtype[Any]:
+    """The row dtype with the neighbouring fields ``names`` as one, ``bytes``: one move a row instead of one a number."""
+    fields: Mapping[str, Any] = row.fields or {}
+    size, offset = sum(fields[name][0].itemsize for name in names), fields[names[0]][1]
+    return np.dtype({"names": ["bytes"], "formats": [f"V{size}"], "offsets": [offset], "itemsize": row.itemsize})
 
 
 def _cut(rings: Mapping[str, Array], runs: Sequence[Span]) -> dict[str, list[Array]]:

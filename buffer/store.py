@@ -9,8 +9,7 @@ import logging
 import os
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from headrace.buffer.contents import Contents
 from headrace.buffer.durable import Durable
 from headrace.buffer.files import OPTIONAL_COLUMNS, Field, PoolFiles
 from headrace.buffer.index import Index, Indexes
+from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled, Labels
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.ring import geometry
@@ -39,25 +39,6 @@ from headrace.common.specs import TransitionSpec
 Array = np.ndarray[Any, Any]
 COPY_ROWS = 4096
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Inserted:
-    """What became of one block.
-
-    Attributes:
-        rows: rows committed.
-        duplicates: rows dropped because the ledger knows them.
-        lost_before: rows that a gap in front of the block says were never sent.
-        last_seq: last committed seq of the stream, what may be acknowledged.
-        env_steps: executed env steps that the committed rows account for.
-    """
-
-    rows: int
-    duplicates: int
-    lost_before: int
-    last_seq: int
-    env_steps: int
 
 
 class Store:
@@ -191,10 +172,7 @@ class Store:
             raise
 
     def _insert(self, block: Block, known: int, actor: str, stream: int, seq: int) -> Inserted:
-        index = self.ledger.find(actor, stream)
-        if index is None:
-            index = self.ledger.open(actor, stream)
-            self._stamp()
+        index = self._index(actor, stream)
         lost, steps = self.ledger.lost_before, self.ledger.env_steps
         for part in self.segment.parts(block, known):
             self._commit(part, index, stream, seq)
@@ -202,7 +180,32 @@ class Store:
         rows = block.n_rows - known
         return Inserted(rows, known, self.ledger.lost_before - lost, seq - 1, self.ledger.env_steps - steps)
 
+    def append(self, take: Callable[[int, int], Block], actor: str, stream: int) -> None:
+        """Commit the stream's next rows: what ``take`` gives for the actor's index and the first seq, checked and placed."""
+        index, seq = self._index(actor, stream), self.ledger.last(actor, stream) + 1
+        block = take(index, seq)
+        try:
+            self._make_room(block)
+            self.segment.commit_placed(block)
+            self._committed(block, index, stream, seq, range(block.n_rows))
+        except BaseException:
+            self._mend()
+            raise
+
+    def _index(self, actor: str, stream: int) -> int:
+        """The actor's index; a new stream is written down before it has rows."""
+        index = self.ledger.find(actor, stream)
+        if index is None:
+            index = self.ledger.open(actor, stream)
+            self._stamp()
+        return index
+
     def _commit(self, block: Block, index: int, stream: int, seq: int) -> None:
+        self._make_room(block)
+        self.segment.commit(block, index, stream, seq)
+        self._committed(block, index, stream, seq, block.rows["obs"][:, -1])
+
+    def _make_room(self, block: Block) -> None:
         segment, n = self.segment, block.n_rows
         floor = segment.room_for(block)
         tail = max(floor, segment.head + n - segment.sizes.capacity)
@@ -214,11 +217,14 @@ class Store:
             segment.retire(floor)
         if self._durable is not None and not self._durable.has_room(segment.head + n, segment.frame_head + block.n_frames):
             self.sync()
-        segment.commit(block, index, stream, seq)
+
+    def _committed(self, block: Block, index: int, stream: int, seq: int, newest: Array | range) -> None:
+        segment, n = self.segment, block.n_rows
         if self.indexes:
-            self.indexes.committed(segment.head - n, segment.rows(segment.head - n, segment.head))
+            rows = segment.rows(segment.head - n, segment.head) if self.indexes.reads_rows else block.rows
+            self.indexes.committed(segment.head - n, rows)
         self.ledger.advance(index, stream, seq + n - 1, n, self.spec.fresh_steps(block.rows))
-        self.statistics.add(block.frames, block.rows["obs"][:, -1])
+        self.statistics.add(block.frames, newest)
         self.books.keep_up(segment.head)
 
     def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:

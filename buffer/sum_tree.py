@@ -31,7 +31,7 @@ class SumTree:
         levels.append(np.zeros((1, len(levels[-1]))))
         self._levels = levels  # each (nodes, children); the sums of one are the children of the next
         self._flat = [level.reshape(-1) for level in levels]
-        self._running: Array | None = None  # over the top level, until a leaf changes
+        self._running: Array | None = None  # sums of the top level before each node and of all, until a leaf changes
 
     @property
     def nbytes(self) -> int:
@@ -55,17 +55,21 @@ class SumTree:
         for level, above in zip(self._levels, self._flat[1:], strict=False):
             nodes = nodes // FANOUT
             if len(nodes) < len(level):
-                above[nodes] = level.take(nodes, axis=0).sum(axis=1, dtype=np.float64)
+                above[nodes] = np.add.reduce(level.take(nodes, axis=0), axis=1, dtype=np.float64)
             else:
-                above[: len(level)] = level.sum(axis=1, dtype=np.float64)
+                above[: len(level)] = np.add.reduce(level, axis=1, dtype=np.float64)
         self._running = None
+
+    def get_range(self, start: int, stop: int) -> Array:
+        """The leaves of slots ``[start, stop)``, a view."""
+        return self._flat[0][start:stop]
 
     def set_range(self, start: int, stop: int, values: Array | float) -> None:
         """Set the leaves of slots ``[start, stop)``."""
         self._flat[0][start:stop] = values
         for level, above in zip(self._levels, self._flat[1:], strict=False):
             start, stop = start // FANOUT, -(-stop // FANOUT)
-            above[start:stop] = level[start:stop].sum(axis=1, dtype=np.float64)
+            np.add.reduce(level[start:stop], axis=1, dtype=np.float64, out=above[start:stop])
         self._running = None
 
     def clear(self) -> None:
@@ -98,16 +102,18 @@ class SumTree:
         if not running[-1] > 0:
             raise ValueError("every leaf is 0: there is nothing to find")
         # Below the last sum lies only what adds to it: rounding may carry a point up to the end, but never past a leaf.
-        rest = np.clip(prefixes, 0.0, np.nextafter(running[-1], 0.0))
-        nodes = running.searchsorted(rest, side="right")
-        rest -= np.where(nodes > 0, running.take(nodes - 1), 0.0)
+        rest = np.minimum(np.maximum(prefixes, 0.0), np.nextafter(running[-1], 0.0))
+        nodes: Array = running[1:].searchsorted(rest, side="right")
+        rest -= running.take(nodes)
+        before = np.zeros((len(rest), FANOUT + 1))  # sums of the children before each, and of all
+        starts, sums = np.arange(0, before.size, FANOUT + 1), before[:, 1:]
         for level in reversed(self._levels[:-1]):
-            sums = level.take(nodes, axis=0).cumsum(axis=1, dtype=np.float64)
-            np.clip(rest, 0.0, np.nextafter(sums[:, -1], 0.0), out=rest)
+            np.add.accumulate(level.take(nodes, axis=0), axis=1, dtype=np.float64, out=sums)
+            np.minimum(rest, np.nextafter(sums[:, -1], 0.0), out=rest)
             child = (sums > rest[:, None]).argmax(axis=1)
-            before = np.arange(-1, sums.size - 1, FANOUT) + child
-            rest -= np.where(child > 0, sums.reshape(-1).take(before, mode="wrap"), 0.0)
-            nodes = nodes * FANOUT + child
+            rest -= before.reshape(-1).take(starts + child)
+            nodes *= FANOUT
+            nodes += child
         return nodes
 
     def check_valid(self) -> tuple[bool, str]:
@@ -122,5 +128,6 @@ class SumTree:
 
     def _top(self) -> Array:
         if self._running is None:
-            self._running = self._flat[-1].cumsum()
+            self._running = np.zeros(len(self._flat[-1]) + 1)
+            self._flat[-1].cumsum(out=self._running[1:])
         return self._running

@@ -46,7 +46,7 @@ _ALL = (
         "head-before-data",
         "segment",
         "self._fence()  # the tail is where it is, and then slots below it are written over",
-        "self._header[Field.HEAD] = head + n",
+        "self._header[Field.HEAD] = head + block.n_rows",
         f"{KILL}::test_a_kill_at_any_line_of_an_insert_loses_nothing",
     ),
     _mutant(
@@ -91,6 +91,34 @@ _ALL = (
         "max_frames, config.capacity + max_rows, frame_slots)",
         "max_frames, config.capacity, frame_slots)",
         "ring",
+    ),
+    _mutant(
+        "slots-of-live-frames-are-free",
+        "segment",
+        "n = min(most, slots - slot, self._frame_floor + slots - head)",
+        "n = min(most, slots - slot)",
+        "staging",
+    ),
+    _mutant(
+        "next-states-stay-where-they-wait",
+        "staging",
+        "frames[n:] = self._frames[self._most : self._most + n]",
+        "pass",
+        "staging",
+    ),
+    _mutant(
+        "waiting-numbers-not-checked",
+        "staging",
+        "if not target.is_flag and not target.is_finite(start, stop):",
+        "if False:",
+        "staging",
+    ),
+    _mutant(
+        "statistics-cancel",
+        "statistics",
+        "if np.count_nonzero(cancelled > _MOST_CANCELLED * m2):",
+        "if False:",
+        "statistics",
     ),
     # ledger and stamps
     _mutant(
@@ -188,8 +216,8 @@ _ALL = (
     _mutant(
         "sums-in-single-precision",
         "sum_tree",
-        "above[nodes] = level.take(nodes, axis=0).sum(axis=1, dtype=np.float64)",
-        "above[nodes] = level.take(nodes, axis=0).sum(axis=1)",
+        "above[nodes] = np.add.reduce(level.take(nodes, axis=0), axis=1, dtype=np.float64)",
+        "above[nodes] = np.add.reduce(level.take(nodes, axis=0), axis=1)",
         "sum_tree",
     ),
     _mutant(
@@ -209,13 +237,11 @@ _ALL = (
     _mutant(
         "weights-not-normalised",
         "priorities",
-        "weights = (leaves.min() / leaves) ** ",
+        "weights = (np.minimum.reduce(leaves) / leaves) ** ",
         "weights = (np.float32(self._tree.total / self._live) / leaves) ** ",
         "priorities",
     ),
-    _mutant(
-        "new-rows-not-at-the-maximum", "priorities", "np.copyto(values, self.maximum,", "np.copyto(values, 1.0,", "priorities"
-    ),
+    _mutant("new-rows-not-at-the-maximum", "priorities", "values[:] = self.maximum", "values[:] = 1.0", "priorities"),
     _mutant("half-human-is-human", "row_set", '2 * human > rows["steps"]', '2 * human >= rows["steps"]', "row_set"),
     _mutant(
         "one-row-too-many-is-newest",

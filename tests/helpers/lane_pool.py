@@ -9,7 +9,7 @@ import numpy as np
 from helpers.lane_rows import Lane, lane_spec
 
 from headrace.buffer import PoolConfig, SACReplayPool
-from headrace.buffer.store import Inserted
+from headrace.buffer.inserted import Inserted
 from headrace.common.specs import TransitionSpec
 
 SPECS = {

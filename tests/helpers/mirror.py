@@ -14,6 +14,8 @@ Array = np.ndarray[Any, Any]
 class Mirror:
     """id -> row bytes of every live row, and the ids that were discarded."""
 
+    reads_rows = True
+
     def __init__(self) -> None:
         self.rows: dict[int, bytes] = {}
         self.dead: set[int] = set()

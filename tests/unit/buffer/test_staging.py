@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from headrace.buffer import SACReplayPool
+from headrace.buffer import PoolConfig, SACReplayPool, SamplingConfig
 from headrace.common.errors import BlockRefused, HeadraceError, SpecError
 
 
@@ -172,3 +172,86 @@ def test_a_float64_that_float32_cannot_hold_is_refused():
         warnings.simplefilter("ignore", RuntimeWarning)
         pool.add_batch(large)
     assert len(pool) == 1
+
+
+@pytest.mark.parametrize("block_rows", [1, 8])
+def test_a_refused_batch_leaves_every_row_as_it_was(block_rows):
+    """Also where the promise of longer blocks was broken, so that hardly a frame is free."""
+    pool = SACReplayPool(64, config=PoolConfig(min_block_rows=block_rows, max_block_rows=8))
+    for t in range(200):
+        pool.add_batch(batch(t))
+        bad = batch(*range(1000, 1000 + 1 + t % 7))
+        bad["reward"][-1] = np.nan
+        with pytest.raises(BlockRefused):
+            pool.add_batch(bad)
+        if t % 10 == 0:
+            assert rows(pool) == expected(*range(pool.tail, t + 1))
+    assert pool.check_valid() == (True, "")
+    assert (pool.counters()["rows_retired"] > 0) == (block_rows > 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_order_of_batches_and_looks(seed, tmp_path):
+    draw, pool = np.random.default_rng(seed), SACReplayPool(29, config=PoolConfig(max_block_rows=13))
+    pool.add_batch(batch(0))
+    t, saved = 1, 0
+    for _ in range(300):
+        n = int(draw.choice([1, 1, 2, 5, 13, 14, 40]))
+        what = draw.random()
+        if what < 0.8:
+            pool.add_batch(batch(*range(t, t + n)))
+            t += n
+        elif what < 0.85:
+            with pytest.raises(BlockRefused):
+                pool.add_batch({**batch(*range(n)), "action": np.full((n, 1), np.inf, "f4")})
+        elif what < 0.95:
+            assert rows(pool) == expected(*range(max(0, t - 29), t))
+        elif what < 0.97 or not saved:
+            pool.save(tmp_path / "s")
+            saved = t
+        else:
+            assert pool.load(tmp_path / "s")
+            t = saved
+    assert rows(pool) == expected(*range(max(0, t - 29), t))
+    assert pool.check_valid() == (True, "")
+    times, statistics = np.arange(t), pool.statistics()
+    assert (statistics.count, pool.last_seq("local", 1)) == (t, t)
+    np.testing.assert_allclose(statistics.mean["state"], [times.mean(), -times.mean()], rtol=1e-6)
+    np.testing.assert_allclose(statistics.var["state"], [times.var()] * 2, rtol=1e-6)
+
+
+def test_rows_that_wait_have_no_strangers_priority():
+    pool = SACReplayPool(6, sampling=SamplingConfig("prioritised"), rng=np.random.default_rng(0))
+    for t in range(6):
+        pool.add_batch(batch(t))
+    pool.update_priorities(np.arange(6), np.arange(1.0, 7.0))
+    for t in range(6, 10):
+        pool.add_batch(batch(t))
+    assert waiting(pool) == 4
+    assert pool.sampling_info()["priority_max"] == pytest.approx(6.0, abs=1e-5)
+    assert rows(pool) == expected(*range(4, 10))
+    assert pool.check_valid() == (True, "")
+    assert pool._store.files.columns["priority"].max() == pytest.approx(6.0, abs=1e-5)
+
+
+def test_two_flags_and_other_shapes_wait_too():
+    def shaped(t):
+        state = np.full((1, 2, 2), t, "f4")
+        flags = {"terminated": np.array([[t % 2 == 0]]), "truncated": np.array([[t % 3 == 0]])}
+        return {
+            "state": state,
+            "next_state": -state,
+            "action": np.full((1, 2, 3), t, "f8"),
+            "reward": np.array([[t]], "f4"),
+            **flags,
+        }
+
+    pool = SACReplayPool(100, rng=np.random.default_rng(0))
+    for t in range(6):
+        pool.add_batch(shaped(t))
+    assert waiting(pool) == 5
+    got = pool.sample_batch(6)
+    for i, t in enumerate(got["reward"][:, 0].astype(int)):
+        for key, value in shaped(t).items():
+            assert got[key].dtype == value.dtype
+            np.testing.assert_array_equal(got[key][i], value[0], key)

@@ -93,3 +93,32 @@ def test_two_parts_are_merged_as_if_they_had_been_counted_together(cut):
     for name in ("mean", "m2"):
         np.testing.assert_allclose(merged.get_state()[name], both.get_state()[name], rtol=1e-9)
     assert (one.encode(), two.encode()) == before
+
+
+@pytest.mark.parametrize("n", [1, 64, 129])
+def test_a_piece_far_from_the_mean_keeps_its_variance(n):
+    """At 1e9 float32 steps by 64, and of the squares' sum float64 would keep two digits of the variance."""
+    running, steps = RunningStatistics(SPEC), np.random.default_rng(4).integers(0, 4, n)
+    data = {
+        k: (1e9 + 64.0 * steps.reshape(n, *[1] * (v.ndim - 1)) * np.ones_like(v)).astype("<f4")
+        for k, v in frames(np.random.default_rng(0), n).items()
+    }
+    running.add(data, np.arange(n))
+    np.testing.assert_allclose(running.result().var["joints"], [64.0**2 * steps.var()] * 3, rtol=1e-6)
+    assert running.check_valid() == (True, "")
+
+
+def test_consecutive_frames_count_as_an_index_of_them_does():
+    data = frames(np.random.default_rng(5), 300)
+    by_index, by_range = RunningStatistics(SPEC), RunningStatistics(SPEC)
+    by_index.add(data, np.arange(7, 290))
+    by_range.add(data, range(7, 290))
+    assert by_index.encode() == by_range.encode()
+
+
+def test_a_column_that_never_changes_has_no_variance():
+    running = RunningStatistics(SPEC)
+    for n in (1, 40, 700, 3):
+        running.add({k: np.full_like(v, 0.1) for k, v in frames(np.random.default_rng(0), n).items()}, np.arange(n))
+    assert not running.result().var["map"].any()
+    assert (running.result().mean["map"] == np.float32(0.1)).all()
