@@ -8,13 +8,15 @@ from typing import Any
 
 from speed.table import TABLE
 
+from campaign import cuts as power
 from campaign.faults import MUTANTS
 from campaign.gate import FAILED, GATES, NOT_RUN, PAIRS, PASSED, UNFINISHED, Gate, Verdict, compare, judge, of_gate
 from campaign.intervals import failure_bound
 from campaign.killing import ROLES
 from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
+from campaign.numbered import FAULTS
 from campaign.records import Record, latest
-from campaign.strikes import BARS, FAULTS, KINDS, of_kind
+from campaign.strikes import BARS, KINDS, of_kind
 from campaign.strikes import TRIALS as KILLS
 from campaign.strikes import summarise as summarise_kills
 
@@ -22,6 +24,7 @@ Records = Sequence[Record]
 DASH = "-"
 TRIALS = 10
 SETTINGS = ("learner", "model", "pacing", "actor", "env", "window", "eval", "pool")
+COUNTS = ("acknowledged rows", "labels", "failures", *FAULTS)  # of a campaign over rows that prove themselves
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,15 @@ def page(
     pool: Records = (),
     kills: Records = (),
     mutants: Records = (),
+    powercuts: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
-        " `kills.py`, `pool.py` and `mutants.py` in `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants),
+        " `kills.py`, `powercut.py`, `pool.py` and `mutants.py` in `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts),
         "## Learning gates",
         *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
         "## Beside other libraries",
@@ -61,6 +65,8 @@ def page(
         _survival(survival),
         "## A pool whose buffer is killed under load",
         _kills(kills),
+        "## A pool whose machine loses its power",
+        _powercuts(powercuts),
         "## Speed of the pool",
         *_speed(pool),
         "## Planted faults",
@@ -71,7 +77,13 @@ def page(
 
 
 def summary(
-    gates: Records, peers: Records, survival: Records, pool: Records = (), kills: Records = (), mutants: Records = ()
+    gates: Records,
+    peers: Records,
+    survival: Records,
+    pool: Records = (),
+    kills: Records = (),
+    mutants: Records = (),
+    powercuts: Records = (),
 ) -> list[Line]:
     """Every verdict."""
     lines = [_gate_line(name, judge(gate, gates), of_gate(gate, gates)) for name, gate in GATES.items()]
@@ -80,7 +92,7 @@ def summary(
         lines.append(_gate_line(f"{name}: asynchronous = synchronous", compare(GATES[ours], GATES[theirs], gates), own))
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [_survival_line(role, survival) for role in ROLES]
-    lines.append(_kills_line(kills))
+    lines += [*(_kills_line(ack, kills) for ack in KILLS), _powercuts_line(powercuts)]
     lines += [_speed_line(name, pool) for name in TABLE]
     return [*lines, _mutants_line(mutants)]
 
@@ -227,29 +239,61 @@ def _survival(lines: Records) -> str:
     return table((*head, "checker", "commit", "date"), rows)
 
 
-def _kills_line(lines: Records) -> Line:
-    name, own = "rows after SIGKILL of the buffer under load", tuple(r for kind in KINDS for r in of_kind(kind, lines))
+def _kills_line(ack: str, lines: Records) -> Line:
+    name = "rows after SIGKILL of the buffer under load" + ("" if ack == "memory" else f", {ack}")
+    own = tuple(r for kind in KINDS for r in of_kind(ack, kind, lines))
     if not own:
         return Line(name, NOT_RUN, "", ())
-    said = summarise_kills(lines)
-    faults = ", ".join(f"{said[fault]} {fault}" for fault in FAULTS)
-    back = f"back after at most {said['restart_max_s']:.1f} s"
-    text = f"{said['kills']} kills, {said['acked']:,} acknowledged rows: {faults}; {back}"
-    whole = all(len(of_kind(kind, lines)) >= count for kind, count in KILLS.items()) and said["acked"] >= BARS["acked"]
+    said = summarise_kills(ack, lines)
+    text = f"{said['kills']} kills, {_counted(said)}; back after at most {said['restart_max_s']:.1f} s"
+    enough = all(len(of_kind(ack, kind, lines)) >= count for kind, count in KILLS[ack].items())
+    whole = enough and said["acked"] >= BARS["acked"][ack]
     failed = said["failures"] or said["restart_max_s"] > BARS["restart_s"]
     return Line(name, FAILED if failed else PASSED if whole else UNFINISHED, text, own)
 
 
+def _counted(said: Mapping[str, Any]) -> str:
+    faults = ", ".join(f"{said[fault]} {fault}" for fault in FAULTS)
+    return f"{said['acked']:,} acknowledged rows, {said['labels']:,} labels: {faults}"
+
+
 def _kills(lines: Records) -> str:
     rows = []
-    for kind in KINDS:
-        own = of_kind(kind, lines)
-        if own:
-            said = summarise_kills(own)
-            counts = (f"{said['acked']:,}", said["failures"], *(said[fault] for fault in FAULTS))
+    for ack in KILLS:
+        for kind in KINDS:
+            if own := of_kind(ack, kind, lines):
+                said = summarise_kills(ack, own)
+                back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}")
+                rows.append((ack, kind, len(own), *_counts(said), *back, ", ".join(sorted({_commit(r) for r in own}))))
+    head = ("pool.ack", "killed during", "kills", *COUNTS, "back after s, median", "longest", "commit")
+    return table(head, rows) if rows else NOT_RUN
+
+
+def _counts(said: Mapping[str, Any]) -> tuple[Any, ...]:
+    return f"{said['acked']:,}", f"{said['labels']:,}", said["failures"], *(said[fault] for fault in FAULTS)
+
+
+def _powercuts_line(lines: Records) -> Line:
+    own = tuple(r for kind in power.KINDS for r in power.of_kind(kind, lines))
+    name = "rows after a power cut, synced"
+    if not own:
+        return Line(name, NOT_RUN, "", ())
+    said = power.summarise(lines)
+    bound = failure_bound(said["failures"], said["cuts"])
+    text = f"{said['cuts']} cuts, {_counted(said)}; 95 % upper bound of failures {bound:.0%}"
+    whole = all(len(power.of_kind(kind, lines)) >= count for kind, count in power.TRIALS.items())
+    return Line(name, FAILED if said["failures"] else PASSED if whole else UNFINISHED, text, own)
+
+
+def _powercuts(lines: Records) -> str:
+    rows = []
+    for kind in power.KINDS:
+        if own := power.of_kind(kind, lines):
+            said = power.summarise(own)
             back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}")
-            rows.append((kind, len(own), *counts, *back, ", ".join(sorted({_commit(r) for r in own}))))
-    head = ("killed during", "kills", "acknowledged rows", "failures", *FAULTS, "back after s, median", "longest", "commit")
+            cache = (f"{said['cached']:,}", *back, ", ".join(sorted({_commit(r) for r in own})))
+            rows.append((kind, len(own), *_counts(said), *cache))
+    head = ("cut during", "cuts", *COUNTS, "writes in the disk's cache", "back after s, median", "longest", "commit")
     return table(head, rows) if rows else NOT_RUN
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,16 +19,17 @@ from typing import Any
 import numpy as np
 
 from campaign import numbered
-from campaign.numbered import Found, Verdict, Written
+from campaign.numbered import Found, Rows, Verdict, Written
 from campaign.process import ProcessFailed
-from campaign.writing import ACKED, Progress
+from campaign.writing import ACKED, REJECTED, Array, Progress
 from headrace.buffer import generations, snapshot
-from headrace.buffer.config import PoolConfig
+from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.query import Observer
 from headrace.buffer.server import BufferSettings, serve
-from headrace.buffer.view import PoolView
+from headrace.common import boot
+from headrace.common.config import load
 from headrace.common.wire.network import NetworkConfig
 
 HERE = Path(__file__).resolve().parents[1]
@@ -36,23 +38,25 @@ POLL_S = 0.002
 START_S, STOP_S, ANSWER_S = 60.0, 15.0, 10.0
 CHUNK = 8192
 SNAPSHOT_KEEP = 2
+SAMPLING = SamplingConfig(method="prioritised", priority_eps=numbered.PRIORITY_EPS)
 
 
 @dataclass(frozen=True)
 class Place:
-    """The files of a campaign under one directory."""
+    """The files of a campaign: under ``root``, and those of the buffer under ``disk``."""
 
     root: Path
+    disk: Path
 
     @property
     def pool(self) -> Path:
         """The pool's directory."""
-        return self.root / "pool"
+        return self.disk / "pool"
 
     @property
     def snapshots(self) -> Path:
         """Of the snapshots."""
-        return self.root / "snapshots"
+        return self.disk / "snapshots"
 
     @property
     def progress(self) -> Path:
@@ -75,12 +79,19 @@ class Place:
 
 
 def run_buffer(options: dict[str, Any]) -> None:
-    """The buffer's process: holds nobody, keeps ``capacity`` rows, and takes a snapshot when asked."""
-    place = Place(Path(options["root"]))
+    """The buffer's process: holds nobody, keeps ``capacity`` rows, draws by priority, and takes a snapshot when asked.
+
+    ``boot`` names the file that says which boot of the machine this is; ``unsynced`` plants a fault: nothing is synced.
+    """
+    if options["boot"]:
+        boot.BOOT_ID = Path(options["boot"])
+    if options["unsynced"]:
+        os.fdatasync = lambda fd: None
+    place = Place(Path(options["root"]), Path(options["disk"]))
     network = NetworkConfig(endpoint=options["endpoint"])
-    pool = PoolConfig(capacity=options["capacity"], snapshot_keep=SNAPSHOT_KEEP)
+    pool = PoolConfig(capacity=options["capacity"], ack=options["ack"], snapshot_keep=SNAPSHOT_KEEP)
     pacing = PacingConfig(env_steps=0, hold_actors=False, hold_learner=False)
-    serve(BufferSettings(network, pool, place.pool, pacing, "kills", 0, snapshot_dir=place.snapshots))
+    serve(BufferSettings(network, pool, place.pool, pacing, "kills", 0, snapshot_dir=place.snapshots, sampling=SAMPLING))
 
 
 class Target:
@@ -90,21 +101,28 @@ class Target:
         root: an empty directory.
         rate: rows a second of all writers.
         fill: rows that they write as fast as they can first.
+        ack: what an acknowledgement stands for, ``pool.ack``.
+
+    Attributes:
+        place: where the buffer's files are; may be changed while there is no buffer.
     """
 
-    def __init__(self, root: Path, rate: float, fill: int) -> None:
-        self.place = Place(root)
+    def __init__(self, root: Path, rate: float, fill: int, ack: str = "memory") -> None:
+        self.place = Place(root, root)
         self.progress = Progress(self.place.progress, create=True)
         self.endpoint = f"tcp://127.0.0.1:{_free_port()}"
+        self._ack = ack
         self._log = (root / "log").open("ab", buffering=0)
         self._buffer: subprocess.Popen[bytes] | None = None
         words = {"progress": str(self.place.progress), "endpoint": self.endpoint, "rate": rate, "fill": fill}
         self._writers = self._spawn("--writers", words)
 
-    def start(self, capacity: int) -> float:
+    def start(self, capacity: int, *, boot: Path | None = None, unsynced: bool = False) -> float:
         """Start a buffer; the time (seconds since the epoch) just before."""
         begun = time.time()
-        self._buffer = self._spawn("--buffer", {"root": str(self.place.root), "endpoint": self.endpoint, "capacity": capacity})
+        place = {"root": str(self.place.root), "disk": str(self.place.disk), "endpoint": self.endpoint}
+        how = {"ack": self._ack, "boot": str(boot or ""), "unsynced": unsynced}
+        self._buffer = self._spawn("--buffer", {**place, "capacity": capacity, **how})
         return begun
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -129,10 +147,10 @@ class Target:
                 raise ProcessFailed(f"no {what} within {deadline_s:g} s: {self._tail()}")
             time.sleep(POLL_S)
 
-    def restart(self, capacity: int) -> float:
+    def restart(self, capacity: int, *, boot: Path | None = None, unsynced: bool = False) -> float:
         """Start a buffer and wait for the first acknowledgement; how long that took (s)."""
         acks, begun = self.progress.acks(), time.monotonic()
-        self.start(capacity)
+        self.start(capacity, boot=boot, unsynced=unsynced)
         self.wait(lambda: self.progress.acks() > acks, "acknowledgement")
         return time.monotonic() - begun
 
@@ -163,16 +181,32 @@ class Target:
         return " / ".join(lines[-3:]).replace(str(self.place.root), "")
 
 
-def audit(place: Place, progress: Progress) -> Verdict:
-    """Look at every row of the pool that a dead buffer has left, through its mapped files, and account for all."""
-    acked = [int(a) for a in progress.cells[:, ACKED]]
-    with PoolView(place.pool) as view:
-        found = numbered.collect(_live(view), view.actors())
-        counters = view.counters()
-    verdict = numbered.judge(found, progress.written(acked), counters)
-    refused = progress.rejected()
-    problems = (*verdict.problems, f"{refused} rows were refused") if refused else verdict.problems
-    return Verdict(verdict.lost, verdict.duplicated, verdict.corrupted, verdict.phantom, problems)
+def audit_copy(place: Place, progress: Progress) -> Verdict:
+    """Open a copy of the pool that a dead buffer has left, as the next buffer will open it, and account for everything."""
+    before, copy = progress.known(), place.root / "copy"
+    shutil.copytree(place.pool, copy, ignore=shutil.ignore_patterns("*lock"))
+    try:
+        return audit(copy, progress, before)
+    finally:
+        shutil.rmtree(copy)
+
+
+def audit(pool_dir: Path, progress: Progress, before: Array, *, thorough: bool = False) -> Verdict:
+    """Open a pool that nobody owns, look at every row, and account for all that was acknowledged ``before``.
+
+    ``thorough`` also asks the pool whether its parts agree, which takes longer.
+    """
+    found = generations.read(pool_dir)
+    if found is None:
+        return Verdict(lost=int(before[:, ACKED].sum()), problems=("there is no pool",))
+    capacity = load(PoolConfig, found[0]["config"], "pool").capacity
+    with SACReplayPool(capacity, path=pool_dir, sampling=SAMPLING) as pool:
+        priorities = np.load(found[1] / "priority.npy", mmap_mode="r")
+        seen, counters = numbered.collect(_rows(pool, priorities), pool.actors()), pool.counters()
+        valid, why = pool.check_valid() if thorough else (True, "")
+    refused = progress.total(REJECTED)
+    problems = [*([] if valid else [why]), *([f"{refused} rows or labels were refused"] if refused else [])]
+    return numbered.judge(seen, progress.written(before), counters) + Verdict(problems=tuple(problems))
 
 
 def audit_snapshots(place: Place, progress: Progress) -> Verdict:
@@ -180,15 +214,14 @@ def audit_snapshots(place: Place, progress: Progress) -> Verdict:
     folders = sorted(p.name for p in place.snapshots.glob("snapshot-*"))
     body = snapshot.read(place.snapshots)
     if body is None:
-        return Verdict(0, 0, 0, 0, ("there is no snapshot, though one was made before the first kill",))
+        return Verdict(problems=("there is no snapshot, though one was made before the first kill",))
     newest = f"snapshot-{body[0]['number']:06d}"
     damaged = () if newest == folders[-1] else (f"{folders[-1]} is there and not whole",)
     with SACReplayPool.from_path(place.snapshots) as pool:
-        parts = (pool.gather(np.arange(i, min(i + CHUNK, pool.head))) for i in range(pool.tail, pool.head, CHUNK))
-        found, counters = numbered.collect(parts, pool.actors()), pool.counters()
-    written = {key: Written(_top(found, key), known.offered) for key, known in progress.written().items()}
-    verdict = numbered.judge(found, written, counters)
-    return Verdict(verdict.lost, verdict.duplicated, verdict.corrupted, verdict.phantom, (*verdict.problems, *damaged))
+        found, counters = numbered.collect(_rows(pool), pool.actors()), pool.counters()
+    known = progress.written(progress.known()).items()
+    written = {key: Written(_top(found, key), w.offered, 0, w.labels) for key, w in known}
+    return numbered.judge(found, written, counters) + Verdict(problems=damaged)
 
 
 def _top(found: Found, key: numbered.Key) -> int:
@@ -196,9 +229,12 @@ def _top(found: Found, key: numbered.Key) -> int:
     return int(seqs.max()) if len(seqs) else 0
 
 
-def _live(view: PoolView) -> Iterator[Any]:
-    for start in range(view.tail, view.head, CHUNK):
-        yield view.live(start, start + CHUNK)
+def _rows(pool: SACReplayPool, priorities: Array | None = None) -> Iterator[Rows]:
+    """All rows, in order."""
+    for start in range(pool.tail, pool.head, CHUNK):
+        ids = np.arange(start, min(start + CHUNK, pool.head))
+        discarded = ~np.isin(ids, pool.live(start, start + CHUNK).ids)
+        yield Rows(pool.gather(ids), discarded, None if priorities is None else priorities[ids % len(priorities)])
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

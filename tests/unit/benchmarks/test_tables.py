@@ -69,7 +69,7 @@ def test_records_of_another_script_are_listed():
 
 def test_kills_are_summed_and_their_faults_and_slow_restarts_fail_them():
     def kill(kind, trial, **changes):
-        counts = {"acked": 20_000, "lost": 0, "duplicated": 0, "corrupted": 0, "phantom": 0, "problems": []}
+        counts = {"acked": 20_000, "labels": 7, "lost": 0, "duplicated": 0, "corrupted": 0, "phantom": 0, "problems": []}
         return {"kind": kind, "trial": trial, "restart_s": 0.8, "passed": True, **counts, **changes, **ORIGIN}
 
     def state(known):
@@ -83,8 +83,10 @@ def test_kills_are_summed_and_their_faults_and_slow_restarts_fail_them():
     assert state([*known, kill("load", 3, lost=1, passed=False)]) == gates.FAILED
     assert state([*known, kill("load", 3, restart_s=5.1)]) == gates.FAILED
     text = page([], [], [], {}, [], kills=known)
-    assert "| load | 60 | 1,200,000 | 0 | 0 | 0 | 0 | 0 | 0.80 | 0.80 | `abc123` |" in text
-    assert "100 kills, 2,000,000 acknowledged rows: 0 lost, 0 duplicated, 0 corrupted, 0 phantom" in text
+    assert "| memory | load | 60 | 1,200,000 | 420 | 0 | 0 | 0 | 0 | 0 | 0 | 0.80 | 0.80 | `abc123` |" in text
+    assert (
+        "100 kills, 2,000,000 acknowledged rows, 700 labels: 0 lost, 0 duplicated, 0 corrupted, 0 phantom, 0 unlabelled" in text
+    )
 
 
 def test_a_planted_fault_that_no_test_found_fails_and_is_named():
@@ -99,3 +101,21 @@ def test_a_planted_fault_that_no_test_found_fails_and_is_named():
     text = page([], [], [], {}, [], mutants=[found, missed])
     assert "| tests/x.py::test_y | 2.5 |" in text
     assert "| **survived** |" in text
+
+
+def test_power_cuts_are_summed_and_one_lost_row_fails_them():
+    def cut(kind, trial, **changes):
+        faults = {"lost": 0, "duplicated": 0, "corrupted": 0, "phantom": 0, "unlabelled": 0, "problems": []}
+        counts = {"acked": 5000, "labels": 10, "rated": 0, "cached": 3, "restart_s": 0.9, "passed": True}
+        return {"kind": kind, "trial": trial, **faults, **counts, **changes, **ORIGIN}
+
+    def state(known):
+        return {line.name: line.state for line in summary([], [], [], powercuts=known)}["rows after a power cut, synced"]
+
+    known = [cut(kind, n) for kind, count in (("load", 30), ("capacity", 10)) for n in range(count)]
+    assert state(known) == gates.PASSED
+    assert state(known[:-1]) == gates.UNFINISHED
+    assert state([*known, cut("load", 3, lost=1, passed=False)]) == gates.FAILED
+    text = page([], [], [], {}, [], powercuts=known)
+    assert "| load | 30 | 150,000 | 300 | 0 | 0 | 0 | 0 | 0 | 0 | 90 | 0.90 | 0.90 | `abc123` |" in text
+    assert "95 % upper bound of failures" in text
