@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Power cuts: does a pool with ``pool.ack: synced`` lose anything it acknowledged when the power fails?
 
-    sudo .venv/bin/python benchmarks/powercut.py                  # the 40 cuts
+    sudo .venv/bin/python benchmarks/powercut.py                  # the 50 cuts
     sudo .venv/bin/python benchmarks/powercut.py --only capacity  # of one kind
     sudo .venv/bin/python benchmarks/powercut.py --quick          # one cut of each kind, not recorded
     sudo .venv/bin/python benchmarks/powercut.py --selftest       # only: are planted faults found?
@@ -18,10 +18,13 @@ The image is mounted elsewhere (ext4 replays its journal), the pool opened as af
 acknowledged until the buffer was dead: no acknowledgement can have come after the cut that was not on the disk before. Then
 the machine boots from that image, the buffer starts on it, and the writers go on; so later cuts also judge earlier recoveries.
 
+Ten more cuts are of machines with a buffer at ``pool.ack: memory``, which promises less: a pool that was in use is not trusted,
+and the next buffer goes on from its newest whole snapshot. Its rows are judged, and how far back (s) it lies.
+
 Before any cut two faults are planted: a buffer that syncs nothing, and a disk that ignores flushes. The judgement must find
 what each has lost, or nothing it says counts and the campaign does not start.
 
-How long: about 4 s a cut, 3 minutes in all. Each cut adds one line to docs/results/powercuts.jsonl. One that passed is not
+How long: about 4 s a cut, 4 minutes in all. Each cut adds one line to docs/results/powercuts.jsonl. One that passed is not
 repeated; a failed one only on another commit. It needs root, for mounts and loop devices, and says so; what it mounts is in a
 namespace of its own and goes with it.
 
@@ -34,6 +37,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import shutil
 import signal
@@ -54,6 +58,8 @@ from campaign.process import ProcessFailed, guarded
 from campaign.target import Place, Target
 from campaign.writing import ACKED, Progress
 
+from headrace.buffer import snapshot
+from headrace.buffer.server import existing
 from headrace.common.errors import HeadraceError
 
 FILE = records.RESULTS / "powercuts.jsonl"
@@ -65,6 +71,7 @@ FILL_S = 60.0
 SPANS = {"load": 1.0, "capacity": 0.15}  # a cut comes at a random time within this (s) of what it is to hit
 SABOTAGES = ("buffer", "disk")  # who does not sync
 SABOTAGED_S = 2.0
+MEMORY_S, SNAPSHOT_EVERY_S, LOOK_S, SLACK_S = (1.5, 3.0), 0.7, 0.01, 0.2
 UNABLE = 2  # exit code
 
 
@@ -104,13 +111,16 @@ def campaign(root: Path, kinds: list[str], quick: bool) -> int:
         plan = records.unpassed(whole, records.read(FILE), origin["commit"], "kind", "trial")
     print(f"{len(plan)} cuts to do", flush=True)
     done = []
-    for number, record in enumerate(series(root / "series", root / "empty.img", plan), 1):
+    empty = root / "empty.img"
+    synced, memory = ([p for p in plan if (p[0] in cuts.MEMORY) == lost] for lost in (False, True))
+    made = itertools.chain(series(root / "series", empty, synced), (forgotten(root, empty, n) for _, n in memory))
+    for number, record in enumerate(made, 1):
         record = {**record, **origin}
         done.append(record)
         if not quick:
             records.append(FILE, record)
         print(f"[{number}/{len(plan)}] {said(record)}", flush=True)
-    summary = cuts.summarise(done if quick else records.read(FILE))
+    summary = cuts.summarise(kinds, done if quick else records.read(FILE))
     print(json.dumps(summary))
     enough = all(summary["kinds"].get(kind, {}).get("cuts", 0) >= (1 if quick else cuts.TRIALS[kind]) for kind in kinds)
     return 0 if enough and not summary["failures"] else 1
@@ -189,16 +199,59 @@ def judged(root: Path, image: Path, progress: Progress) -> Verdict:
         copy.unlink()
 
 
+def forgotten(root: Path, empty: Path, trial: int) -> records.Record:
+    """One cut at level ``memory``, of a machine that was new: the buffer must go on from its newest whole snapshot."""
+    rng = np.random.default_rng([SEED, cuts.KINDS.index("memory"), trial])
+    place, survival = root / f"memory-{trial}", float(rng.choice(SURVIVALS))
+    place.mkdir()
+    image, history, begun = place / "left.img", [], []
+    with contextlib.ExitStack() as ends:
+        aim, host = started(ends, place, empty, "memory")
+        boot(aim, host, CAPACITIES[0])
+        end = time.monotonic() + float(rng.uniform(*MEMORY_S))
+        while (now := time.monotonic()) < end or not any(aim.place.snapshots.glob("snapshot-*")):
+            if not begun or now > begun[-1] + SNAPSHOT_EVERY_S:
+                aim.ask_snapshot()
+                begun.append(now)
+            history.append((now, aim.progress.known()[:, ACKED]))
+            time.sleep(LOOK_S)
+        facts, cut_at = host.cut(image, survival, [int(rng.integers(1 << 30))]), time.monotonic()
+        aim.kill()
+    verdict, lost_s, window_s = Verdict(), 0.0, 0.0
+    try:
+        with machine.mounted(image, place / "copy") as disk, machine.booted(machine.new_boot(place / "boot")):
+            found = snapshot.read(disk / "snapshots")
+            window_s = cut_at - begun[min(found[0]["number"], len(begun)) - 1] if found else 0.0
+            with contextlib.closing(existing(target.settings(Place(place, disk), CAPACITIES[0], "memory"))) as pool:
+                verdict, tops = target.judge_instant(pool, aim.progress)
+            lost_s = max((cut_at - at for at, acked in history if (acked > tops).any()), default=0.0)
+    except (HeadraceError, ProcessFailed) as error:
+        verdict = Verdict(problems=(str(error).replace(str(root), ""),))
+    if lost_s > window_s + SLACK_S:
+        verdict += Verdict(problems=(f"{lost_s:.2f} s are lost, the snapshot was begun {window_s:.2f} s before",))
+    counts = {**asdict(verdict), "problems": list(verdict.problems)}
+    grown = writing.counts(aim.progress.known(), np.zeros_like(aim.progress.known()))
+    when = {"kind": "memory", "trial": trial, "capacity": CAPACITIES[0], "survival": survival, **facts, "restart_s": None}
+    times = {"lost_s": round(lost_s, 3), "window_s": round(window_s, 3), "date": provenance.stamp()}
+    return {**when, **times, **counts, **grown, "passed": verdict.passed}
+
+
+def started(ends: contextlib.ExitStack, place: Path, empty: Path, ack: str, *, honest: bool = True) -> tuple[Target, Machine]:
+    """Writers and a machine, which ``ends`` ends in the right order."""
+    aim = Target(place, RATE, FILL, ack)
+    ends.callback(aim.close)
+    host = Machine(place / "machine", empty, honest=honest)
+    ends.callback(host.close)
+    ends.callback(aim.kill)  # before the machine is closed
+    return aim, host
+
+
 def sabotaged(root: Path, who: str) -> bool:
     """Whether the judgement finds that ``who``, the buffer or the disk, does not sync."""
     place = root / f"sabotaged-{who}"
     place.mkdir()
     with contextlib.ExitStack() as ends:
-        aim = Target(place, RATE, FILL, "synced")
-        ends.callback(aim.close)
-        host = Machine(place / "machine", root / "empty.img", honest=who != "disk")
-        ends.callback(host.close)
-        ends.callback(aim.kill)  # before the machine is closed
+        aim, host = started(ends, place, root / "empty.img", "synced", honest=who != "disk")
         boot(aim, host, CAPACITIES[0], unsynced=who == "buffer")
         time.sleep(SABOTAGED_S)
         host.cut(place / "left.img", 0.0, [SEED])

@@ -1,9 +1,11 @@
 """What a power cut leaves of a pool with ``ack: synced``: a second header, written only after what it speaks of is on disk.
 
 Rules: data first, then the record (header fields, ledger, statistics) into the older of two checksummed copies, each step
-waited for. After another boot only the record is believed, whatever else of the files reached the disk. So between two records
-nothing may be written into a slot of a row or a frame that the last one calls live; the rings' slack is room for that.
-``durable.bin`` is there exactly while the pool is owned at this level, or was when its machine stopped.
+waited for. After another boot only the record is believed, whatever else of the files reached the disk; so too after a sync
+that failed, since the kernel takes such pages for written from then on. So between two records nothing may be written into a
+slot of a row or a frame that the last one calls live; the rings' slack is room for that.
+``durable.bin`` is there exactly while the pool is owned at this level, or was when its machine stopped. Without it nobody knows
+what of a pool that was in use has reached the disk, so that pool is refused.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import contextlib
 import logging
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.buffer import manifest, stamps
 from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles, column_file
 from headrace.buffer.stamps import Stamps
 from headrace.common import boot
-from headrace.common.errors import PoolDamaged
+from headrace.common.errors import PoolDamaged, PoolTorn, SyncFailed
 
 NAME = "durable.bin"
 _OURS = (Field.EPOCH, Field.NONCE, Field.OWNER)  # of the owner, and not of what it holds
@@ -28,34 +31,66 @@ _log = logging.getLogger(__name__)
 
 
 def recover(files: PoolFiles, payload_size: int) -> None:
-    """Put ``files`` back to their last record if the machine was started anew since they were written.
-
-    Without a record (``ack: memory``) they are taken as they are, with a warning.
+    """Put ``files`` back to their last record if the machine was started anew since they were written, or a sync failed.
 
     Raises:
+        PoolTorn: they were in use without records (``ack: memory``) when the machine stopped.
         PoolDamaged: there are records, and none is whole.
     """
-    header = files.header
-    if files.folder is None or header[Field.BOOT] in (0, boot.boot_number()):
+    header, here = files.header, boot.boot_number()
+    folder = files.folder
+    if folder is None or header[Field.BOOT] in (0, here):
         return
-    if not (files.folder / NAME).exists():
-        if header[Field.OWNER]:
-            _log.warning(
-                "%s: the machine stopped while this pool was in use with pool.ack: memory; rows of the last"
-                " half minute may be lost or torn; pool.ack: synced keeps them",
-                files.folder,
-            )
-        return
-    fd, records = _open(files.folder / NAME, payload_size)
+    failed = header[Field.BOOT] == -here  # in this boot, so what is mapped is whole, and only the disk is behind
+    if (folder / NAME).exists():
+        _restore(files, folder, payload_size)
+    elif header[Field.OWNER] and not failed:
+        raise PoolTorn(
+            f"{folder.parent}: the machine stopped while this pool was in use with pool.ack: memory, so its rows may be"
+            " torn; load the newest snapshot into a new directory, or delete this one (pool.ack: synced survives a power cut)"
+        )
+    if failed:
+        _log.warning("%s: a sync failed, so every page is written again", folder)
+        files.dirty()
+
+
+def _restore(files: PoolFiles, folder: Path, payload_size: int) -> None:
+    fd, records = _open(folder / NAME, payload_size)
     os.close(fd)
     stamp = records.read(0, _NEVER)
     found = memoryview(stamp.payload[:_FIELDS]).cast("q")
     for field in Field:
         if field not in (*_OURS, Field.BOOT):
-            header[field] = found[field]
-    header[Field.EPOCH] = max(header[Field.EPOCH], found[Field.EPOCH])
+            files.header[field] = found[field]
+    files.header[Field.EPOCH] = max(files.header[Field.EPOCH], found[Field.EPOCH])
     for _ in range(2):
         files.stamps.write(stamp.head, stamp.payload[_FIELDS:])
+
+
+@contextlib.contextmanager
+def waiting(files: PoolFiles) -> Iterator[None]:
+    """Around whatever waits for the disk: once that has failed, this owner can acknowledge nothing more.
+
+    The kernel reports a failed write once and takes the page for written, so a sync that succeeds afterwards proves nothing.
+
+    Raises:
+        SyncFailed: it failed, now or before.
+    """
+    if has_failed(files):
+        raise SyncFailed(f"{files.folder}: a sync failed before; close the pool and open it again")
+    try:
+        yield
+    except OSError as error:
+        files.header[Field.BOOT] = -boot.boot_number()
+        raise SyncFailed(
+            f"{files.folder}: the disk failed to take what was to be acknowledged ({error.strerror or error}); nothing of it"
+            " is acknowledged, and the pool goes on from its last sync when it is opened again"
+        ) from error
+
+
+def has_failed(files: PoolFiles) -> bool:
+    """Whether a sync of this owner has failed."""
+    return files.header[Field.BOOT] < 0
 
 
 def remove(folder: Path) -> None:
@@ -76,7 +111,7 @@ class Durable:
     def __init__(self, files: PoolFiles, payload_size: int) -> None:
         if files.folder is None:
             raise PoolDamaged("a pool in anonymous memory has no records")
-        self._path = files.folder / NAME
+        self._files, self._path = files, files.folder / NAME
         new = not self._path.exists()
         self._making = files.folder / f"{NAME}.tmp" if new else None  # so that the name is of a file with a record
         self._fd, self._stamps = _open(self._making or self._path, payload_size)
@@ -94,15 +129,19 @@ class Durable:
             header: as of now.
             payload: ledger and statistics as of now.
             first_frame: oldest frame that a live row uses.
+
+        Raises:
+            SyncFailed: the disk did not take it, now or before; nothing of it may be acknowledged.
         """
-        for fd in self._data:
-            os.fdatasync(fd)
-        self._stamps.write(header.head, header.raw(_FIELDS) + payload)
-        os.fdatasync(self._fd)
-        if self._making is not None:
-            self._making.rename(self._path)
-            manifest.sync_directory(self._path.parent)
-            self._making = None
+        with waiting(self._files):
+            for fd in self._data:
+                os.fdatasync(fd)
+            self._stamps.write(header.head, header.raw(_FIELDS) + payload)
+            os.fdatasync(self._fd)
+            if self._making is not None:
+                self._making.rename(self._path)
+                manifest.sync_directory(self._path.parent)
+                self._making = None
         self._tail, self._first_frame = header.tail, first_frame
 
     def has_room(self, head: int, frame_head: int) -> bool:

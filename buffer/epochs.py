@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+from headrace.buffer.manifest import sync_directory
 from headrace.common.errors import PoolDamaged
 
 NAME = "epochs.json"
@@ -76,3 +77,4 @@ def _write(path: Path, epochs: dict[str, int]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    sync_directory(path.parent)  # an epoch that was given out must never be given out again

@@ -196,6 +196,13 @@ class PoolFiles(Rings):
         self.header[Field.NONCE] = 0
         self.header[Field.EPOCH] += 1
 
+    def dirty(self) -> None:
+        """Have every page of the arrays written again, whatever the kernel believes to be on disk."""
+        for array in (self.rows, *self.columns.values(), *self.frames.values()):
+            raw = array.reshape(-1).view(np.uint8)
+            for part in (raw[:: mmap.PAGESIZE], raw[-1:]):
+                np.bitwise_or(part, 0, out=part)
+
     def sync(self) -> None:
         """Put everything on disk."""
         for path in self.folder.iterdir() if self.folder is not None else ():

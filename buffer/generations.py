@@ -59,6 +59,12 @@ def publish(folder: Path, pool_id: uuid.UUID, body: Mapping[str, Any]) -> None:
     manifest.write(folder.parent, {"format": FORMAT, "uuid": pool_id.hex, "generation": folder.name, **body})
 
 
+def remove(directory: Path) -> None:
+    """There is no pool in ``directory`` from here on; its files are removed with the next generation."""
+    (directory / manifest.NAME).unlink()
+    manifest.sync_directory(directory)
+
+
 def sweep(directory: Path) -> None:
     """Remove every generation but the one that the manifest names."""
     found = read(directory)

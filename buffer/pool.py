@@ -47,7 +47,7 @@ class SACReplayPool(RowPool):
         PoolLocked: another owner lives; names its pid.
         ConfigError, SpecError: the directory holds a pool with another config, spec or demonstrations; names both values.
         NoSpace: the pool does not fit; says how much is needed and free.
-        PoolDamaged: names the file.
+        PoolDamaged: names the file. ``PoolTorn``: the machine stopped while it was in use with ``ack: memory``.
     """
 
     def __init__(
@@ -293,12 +293,18 @@ class SACReplayPool(RowPool):
         self._staging = None  # the next batch asks whether the new ledger has room for its stream
 
     def close(self) -> None:
-        """Unmap the files and let the next owner in; harmless when called twice."""
+        """Put the files on disk, unmap them and let the next owner in; harmless when called twice.
+
+        Raises:
+            SyncFailed: the disk does not take them.
+        """
         with self._lock:
-            if self._store is not None and not self._closed:
-                self._store.close()
-            self._closed = True
-            self._release()
+            try:
+                if not self._closed and self._store is not None:
+                    self._store.close()
+            finally:
+                self._closed = True
+                self._release()
 
     def __enter__(self) -> SACReplayPool:
         return self

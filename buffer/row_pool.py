@@ -330,6 +330,10 @@ class RowPool:
         """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.
 
         At level ``memory`` there is nothing to wait for: an insert that has returned survives the death of the process.
+
+        Raises:
+            SyncFailed: the disk did not take it, and this pool can acknowledge nothing more; opened again it goes on from the
+                last sync.
         """
         with self._lock:
             self._open().sync()

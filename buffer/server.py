@@ -32,6 +32,7 @@ from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
 from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.errors import PoolTorn
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import sockets
@@ -199,7 +200,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     try:
         socket = sockets.router(context, settings.network)
         with contextlib.closing(socket):
-            worker = PoolWorker(_existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
+            worker = PoolWorker(existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
             with contextlib.closing(worker):
                 _run(settings, worker, socket, clock)
     finally:
@@ -248,8 +249,11 @@ def _runner() -> Callable[..., None]:
     return uvloop.run
 
 
-def _existing(settings: BufferSettings) -> SACReplayPool | None:
-    pool = _make(settings, None) if generations.is_pool(settings.pool_dir) else _restored(settings)
+def existing(settings: BufferSettings) -> SACReplayPool | None:
+    """The pool that a buffer begins with: its own, or what its newest snapshot or the past hold; none when there is nothing."""
+    pool = _opened(settings)
+    if pool is None or pool.head == 0:
+        pool = _restored(settings, pool)
     if pool is None and settings.demos is not None:
         pool = _make(settings, None)  # a learner can begin on demonstrations alone
     if settings.past is None or (pool is not None and pool.head > 0):
@@ -260,16 +264,34 @@ def _existing(settings: BufferSettings) -> SACReplayPool | None:
     return pool
 
 
-def _restored(settings: BufferSettings) -> SACReplayPool | None:
-    """The pool of the newest snapshot, where the pool itself is gone (as from a memory disk after a reboot)."""
+def _opened(settings: BufferSettings) -> SACReplayPool | None:
+    """The pool that is there; none too where it cannot be trusted and a snapshot can take its place."""
+    if not generations.is_pool(settings.pool_dir):
+        return None
+    try:
+        return _make(settings, None)
+    except PoolTorn as error:
+        if settings.snapshot_dir is None or snapshot.read(settings.snapshot_dir) is None:
+            raise
+        LOG.warning("%s", error)
+        generations.remove(settings.pool_dir)
+        return None
+
+
+def _restored(settings: BufferSettings, empty: SACReplayPool | None) -> SACReplayPool | None:
+    """The pool of the newest snapshot, where the pool itself is gone (as from a memory disk after a reboot) or empty.
+
+    A kill in the middle leaves an empty pool, which begins again here.
+    """
     found = snapshot.read(settings.snapshot_dir) if settings.snapshot_dir is not None else None
     if found is None:
-        return None
-    LOG.warning("no pool in %s: rows %s come from the newest snapshot", settings.pool_dir, found[0]["rows"])
+        return empty
+    body = found[0]
+    LOG.warning("no rows in %s: those of snapshot %d take their place, %s", settings.pool_dir, body["number"], body["rows"])
     # Streams and weight versions are numbered by epochs, whose counts may be gone with the pool: begin far above them.
     Epochs(settings.pool_dir).raise_all(int(time.time()))
-    pool = _make(settings, TransitionSpec.from_dict(found[0]["spec"]))
-    pool.set_state({**found[0], "arrays": found[1]})
+    pool = _make(settings, TransitionSpec.from_dict(body["spec"])) if empty is None else empty
+    pool.set_state({**body, "arrays": found[1]})
     return pool
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from headrace.common.specs import differences
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 
 NAME = "shelf.hrw"
+LOG = logging.getLogger(__name__)
 
 
 class Shelf:
@@ -25,7 +27,10 @@ class Shelf:
         self._blob = b""
         self._weights: WeightSet | None = None
         if self._path.exists():
-            self._hold(self._path.read_bytes())
+            try:
+                self._hold(self._path.read_bytes())
+            except WireError as error:  # it is not synced, so a power cut may tear it
+                LOG.warning("%s is passed over (%s); the learner publishes again", self._path, error)
 
     @property
     def nbytes(self) -> int:

@@ -115,7 +115,8 @@ class Store:
         files.header[Field.EPOCH] = self.header[Field.EPOCH]
         store = Store(self.spec, config, files)
         store.restore(Contents.of_store(self))
-        files.sync()
+        with durable.waiting(files):
+            files.sync()
         store._keep()
         generations.publish(folder, files.pool_id, {"spec": self.spec.to_dict(), "config": dump(config), **extra})
         self.files.end()
@@ -250,7 +251,8 @@ class Store:
             raise
 
     def _label(self, actor: int, label: Label) -> Labelled:
-        ids, done = self._labels.apply(actor, label)
+        with durable.waiting(self.files):  # for the journal
+            ids, done = self._labels.apply(actor, label)
         if len(ids) and label.kind is Kind.DISCARD:
             self.tombstones.discarded(ids)
             self.indexes.discarded(ids)
@@ -294,12 +296,28 @@ class Store:
             durable.remove(folder)
 
     def close(self) -> None:
-        """Stamp, so that the next open replays nothing."""
+        """Stamp, so that the next open replays nothing, and put everything on disk, so that another boot trusts it.
+
+        Raises:
+            SyncFailed: the disk does not take it; everything else is done.
+        """
+        try:
+            if not durable.has_failed(self.files):
+                self._end()
+        finally:
+            if self._durable is not None:
+                self._durable.close()
+
+    def _end(self) -> None:
         self._stamp()
-        self.header[Field.OWNER] = 0
-        if self._durable is not None:
-            self.sync()
-            self._durable.close()
+        with durable.waiting(self.files):
+            if self._durable is None:
+                self.files.sync()
+            self.header[Field.OWNER] = 0
+            if self._durable is None:
+                self.header.flush()
+            else:
+                self.sync()
 
     def _stamp(self) -> None:
         self.books.stamp(self.segment.head)

@@ -13,7 +13,9 @@ HeadraceError
 │   ├── PoolLocked      another living process owns the pool directory
 │   ├── PoolTooSmall    fewer rows than the request needs
 │   ├── NoSpace         disk, /dev/shm or cgroup has not enough room
+│   ├── SyncFailed      the disk did not take what was to be acknowledged
 │   └── PoolDamaged     a file failed its check
+│       └── PoolTorn    the machine stopped while the pool was in use and not synced
 ├── CheckpointError     a checkpoint is missing, damaged or of another run
 ├── EnvError            an environment could not be made or broke its contract
 └── DeadlineExceeded    a wait ended without what it waited for
@@ -87,8 +89,16 @@ class NoSpace(PoolError):
     """Disk, /dev/shm or cgroup has not enough room; the text says how much is needed and free."""
 
 
+class SyncFailed(PoolError):
+    """The disk did not take what was to be acknowledged; the pool has to be opened again, and goes on from its last sync."""
+
+
 class PoolDamaged(PoolError):
     """A pool file failed its check; the text names the file."""
+
+
+class PoolTorn(PoolDamaged):
+    """The machine stopped while the pool was in use, and what of it is on disk is not known; the text says what to do."""
 
 
 class CheckpointError(HeadraceError):

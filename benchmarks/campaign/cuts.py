@@ -9,7 +9,9 @@ from typing import Any
 from campaign.numbered import FAULTS
 from campaign.records import Record, latest
 
-TRIALS = {"load": 30, "capacity": 10}
+SYNCED = {"load": 30, "capacity": 10}
+MEMORY = {"memory": 10}
+TRIALS = {**SYNCED, **MEMORY}
 KINDS = tuple(TRIALS)
 
 
@@ -18,20 +20,26 @@ def of_kind(kind: str, known: Sequence[Record]) -> list[Record]:
     return [r for (k, _), r in sorted(latest(list(known), "kind", "trial").items()) if k == kind]
 
 
-def summarise(known: Sequence[Record]) -> dict[str, Any]:
-    """Counts over the newest record of each cut."""
-    own = [r for kind in KINDS for r in of_kind(kind, known)]
+def of_kinds(kinds: Sequence[str], known: Sequence[Record]) -> list[Record]:
+    """Of several."""
+    return [r for kind in kinds for r in of_kind(kind, known)]
+
+
+def summarise(kinds: Sequence[str], known: Sequence[Record]) -> dict[str, Any]:
+    """Counts over the newest record of each cut of ``kinds``."""
+    own = of_kinds(kinds, known)
     times = [r["restart_s"] for r in own if r["restart_s"] is not None] or [0.0]
-    kinds = {
+    each = {
         kind: {"cuts": len(these), "failures": sum(not r["passed"] for r in these)}
-        for kind in KINDS
+        for kind in kinds
         if (these := of_kind(kind, known))
     }
     return {
-        "kinds": kinds,
+        "kinds": each,
         "cuts": len(own),
         "failures": sum(not r["passed"] for r in own),
         **{name: sum(r[name] for r in own) for name in ("acked", "labels", "rated", "cached", *FAULTS)},
         "restart_median_s": median(times),
         "restart_max_s": max(times),
+        "lost_max_s": max((r.get("lost_s", 0.0) for r in own), default=0.0),
     }

@@ -327,7 +327,7 @@ _ALL = (
     _mutant(
         "record-before-its-data",
         "durable",
-        "        for fd in self._data:\n            os.fdatasync(fd)\n",
+        "            for fd in self._data:\n                os.fdatasync(fd)\n",
         "",
         "durable",
     ),
@@ -337,6 +337,49 @@ _ALL = (
         "return head - self._row_slots <= self._tail and frame_head - self._frame_slots <= self._first_frame",
         "return True",
         "durable",
+    ),
+    _mutant(
+        "acknowledged-without-a-sync",
+        "worker",
+        "            self._pool.sync()  # once for all blocks of the round, before any is acknowledged\n",
+        "            pass\n",
+        "worker",
+    ),
+    _mutant(
+        "failed-sync-forgotten",
+        "durable",
+        "        files.header[Field.BOOT] = -boot.boot_number()\n",
+        "",
+        "durable",
+    ),
+    _mutant("pages-of-a-failed-sync-stay-clean", "durable", "        files.dirty()\n", "        pass\n", "durable"),
+    _mutant(
+        "torn-pool-trusted",
+        "durable",
+        "elif header[Field.OWNER] and not failed:",
+        "elif header[Field.OWNER] and failed:",
+        "durable",
+    ),
+    _mutant(
+        "closed-before-it-is-on-disk",
+        "store",
+        "            if self._durable is None:\n                self.files.sync()\n            self.header[Field.OWNER] = 0\n",
+        "            self.header[Field.OWNER] = 0\n            if self._durable is None:\n                self.files.sync()\n",
+        "durable",
+    ),
+    _mutant(
+        "empty-pool-hides-the-snapshot",
+        "server",
+        "if pool is None or pool.head == 0:\n        pool = _restored",
+        "if pool is None:\n        pool = _restored",
+        "durable",
+    ),
+    _mutant(
+        "epoch-given-out-before-its-name-is-on-disk",
+        "epochs",
+        "    sync_directory(path.parent)  # an epoch that was given out must never be given out again\n",
+        "",
+        f"{PROTOCOL}/test_session.py",
     ),
     # shards
     _mutant(

@@ -92,7 +92,7 @@ def summary(
         lines.append(_gate_line(f"{name}: asynchronous = synchronous", compare(GATES[ours], GATES[theirs], gates), own))
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [_survival_line(role, survival) for role in ROLES]
-    lines += [*(_kills_line(ack, kills) for ack in KILLS), _powercuts_line(powercuts)]
+    lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
     lines += [_speed_line(name, pool) for name in TABLE]
     return [*lines, _mutants_line(mutants)]
 
@@ -264,7 +264,7 @@ def _kills(lines: Records) -> str:
             if own := of_kind(ack, kind, lines):
                 said = summarise_kills(ack, own)
                 back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}")
-                rows.append((ack, kind, len(own), *_counts(said), *back, ", ".join(sorted({_commit(r) for r in own}))))
+                rows.append((ack, kind, len(own), *_counts(said), *back, _commits(own)))
     head = ("pool.ack", "killed during", "kills", *COUNTS, "back after s, median", "longest", "commit")
     return table(head, rows) if rows else NOT_RUN
 
@@ -273,28 +273,34 @@ def _counts(said: Mapping[str, Any]) -> tuple[Any, ...]:
     return f"{said['acked']:,}", f"{said['labels']:,}", said["failures"], *(said[fault] for fault in FAULTS)
 
 
-def _powercuts_line(lines: Records) -> Line:
-    own = tuple(r for kind in power.KINDS for r in power.of_kind(kind, lines))
-    name = "rows after a power cut, synced"
-    if not own:
-        return Line(name, NOT_RUN, "", ())
-    said = power.summarise(lines)
-    bound = failure_bound(said["failures"], said["cuts"])
-    text = f"{said['cuts']} cuts, {_counted(said)}; 95 % upper bound of failures {bound:.0%}"
-    whole = all(len(power.of_kind(kind, lines)) >= count for kind, count in power.TRIALS.items())
-    return Line(name, FAILED if said["failures"] else PASSED if whole else UNFINISHED, text, own)
+def _powercuts_lines(lines: Records) -> list[Line]:
+    out = []
+    for ack, trials in (("synced", power.SYNCED), ("memory", power.MEMORY)):
+        own, said, text = tuple(power.of_kinds([*trials], lines)), power.summarise([*trials], lines), ""
+        if own:
+            bound = failure_bound(said["failures"], said["cuts"])
+            text = f"{said['cuts']} cuts, {_counted(said)}; 95 % upper bound of failures {bound:.0%}"
+            text += f"; goes on from its newest snapshot, at most {said['lost_max_s']:.1f} s back" if ack == "memory" else ""
+        whole = all(len(power.of_kind(kind, lines)) >= count for kind, count in trials.items())
+        state = (FAILED if said["failures"] else PASSED if whole else UNFINISHED) if own else NOT_RUN
+        out.append(Line(f"rows after a power cut, {ack}", state, text, own))
+    return out
 
 
 def _powercuts(lines: Records) -> str:
     rows = []
     for kind in power.KINDS:
         if own := power.of_kind(kind, lines):
-            said = power.summarise(own)
-            back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}")
-            cache = (f"{said['cached']:,}", *back, ", ".join(sorted({_commit(r) for r in own})))
-            rows.append((kind, len(own), *_counts(said), *cache))
-    head = ("cut during", "cuts", *COUNTS, "writes in the disk's cache", "back after s, median", "longest", "commit")
+            said = power.summarise([kind], own)
+            back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}", f"{said['lost_max_s']:.1f}")
+            rows.append((kind, len(own), *_counts(said), f"{said['cached']:,}", *back, _commits(own)))
+    times = ("back after s, median", "longest", "longest way back to a snapshot, s")
+    head = ("cut during", "cuts", *COUNTS, "writes in the disk's cache", *times, "commit")
     return table(head, rows) if rows else NOT_RUN
+
+
+def _commits(own: Records) -> str:
+    return ", ".join(sorted({_commit(r) for r in own}))
 
 
 def _speed_line(name: str, lines: Records) -> Line:
@@ -369,7 +375,7 @@ def _origin(own: Records) -> tuple[str, str, str]:
         return DASH, DASH, DASH
     days = sorted({r["date"][:10] for r in own})
     machines = sorted({f"{r['machine']['cpu']}, {r['machine']['cores']} cores" for r in own})
-    return ", ".join(sorted({_commit(r) for r in own})), " to ".join(dict.fromkeys([days[0], days[-1]])), "; ".join(machines)
+    return _commits(own), " to ".join(dict.fromkeys([days[0], days[-1]])), "; ".join(machines)
 
 
 def _commit(record: Record) -> str:

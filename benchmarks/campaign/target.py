@@ -21,7 +21,7 @@ import numpy as np
 from campaign import numbered
 from campaign.numbered import Found, Rows, Verdict, Written
 from campaign.process import ProcessFailed
-from campaign.writing import ACKED, REJECTED, Array, Progress
+from campaign.writing import ACKED, REJECTED, WRITERS, Array, Progress
 from headrace.buffer import generations, snapshot
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
@@ -88,10 +88,15 @@ def run_buffer(options: dict[str, Any]) -> None:
     if options["unsynced"]:
         os.fdatasync = lambda fd: None
     place = Place(Path(options["root"]), Path(options["disk"]))
-    network = NetworkConfig(endpoint=options["endpoint"])
-    pool = PoolConfig(capacity=options["capacity"], ack=options["ack"], snapshot_keep=SNAPSHOT_KEEP)
+    serve(settings(place, options["capacity"], options["ack"], options["endpoint"]))
+
+
+def settings(place: Place, capacity: int, ack: str, endpoint: str = "tcp://127.0.0.1:0") -> BufferSettings:
+    """Of a buffer on the files of ``place``."""
+    pool = PoolConfig(capacity=capacity, ack=ack, snapshot_keep=SNAPSHOT_KEEP)
     pacing = PacingConfig(env_steps=0, hold_actors=False, hold_learner=False)
-    serve(BufferSettings(network, pool, place.pool, pacing, "kills", 0, snapshot_dir=place.snapshots, sampling=SAMPLING))
+    network = NetworkConfig(endpoint=endpoint)
+    return BufferSettings(network, pool, place.pool, pacing, "kills", 0, snapshot_dir=place.snapshots, sampling=SAMPLING)
 
 
 class Target:
@@ -218,10 +223,16 @@ def audit_snapshots(place: Place, progress: Progress) -> Verdict:
     newest = f"snapshot-{body[0]['number']:06d}"
     damaged = () if newest == folders[-1] else (f"{folders[-1]} is there and not whole",)
     with SACReplayPool.from_path(place.snapshots) as pool:
-        found, counters = numbered.collect(_rows(pool), pool.actors()), pool.counters()
-    known = progress.written(progress.known()).items()
-    written = {key: Written(_top(found, key), w.offered, 0, w.labels) for key, w in known}
-    return numbered.judge(found, written, counters) + Verdict(problems=damaged)
+        return judge_instant(pool, progress)[0] + Verdict(problems=damaged)
+
+
+def judge_instant(pool: SACReplayPool, progress: Progress) -> tuple[Verdict, Array]:
+    """A pool must hold what the streams held at some instant; and each writer's last seq in it, ``(WRITERS,)``."""
+    found, counters = numbered.collect(_rows(pool), pool.actors()), pool.counters()
+    known = progress.written(progress.known())
+    written = {key: Written(_top(found, key), w.offered, 0, w.labels) for key, w in known.items()}
+    tops = np.array([max((w.acked for (i, _), w in written.items() if i == writer), default=0) for writer in range(WRITERS)])
+    return numbered.judge(found, written, counters), tops
 
 
 def _top(found: Found, key: numbered.Key) -> int:

@@ -1,4 +1,4 @@
-"""Planted faults of what travels: compression, and priorities that come with rows."""
+"""Planted faults of what travels: compression, priorities with rows, late labels, batches that a learner gathers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from campaign.planting import Mutant
 
 COMPRESSION, INTAKE = ("tests/protocol/test_compression.py",), ("tests/protocol/test_intake.py",)
 BLOCK = ("tests/unit/common/test_block.py",)
+LABEL_BOX, UPLINK = "tests/unit/actor/test_label_box.py", "tests/protocol/test_uplink.py"
+SERVICE, BATCHES = "tests/protocol/test_service.py", "tests/protocol/test_batches.py"
+FEED = "tests/unit/learner/test_feed.py"
 
 WIRE = (
     Mutant(
@@ -62,5 +65,49 @@ WIRE = (
         "np.concatenate(priorities) if priorities else None",
         "None",
         ("tests/protocol/test_uplink.py",),
+    ),
+    Mutant(
+        "label-overtakes-its-rows",
+        "actor/label_box.py",
+        "if self._unsent == len(self._items) or self._items[self._unsent][1].last > sent_through:",
+        "if self._unsent == len(self._items):",
+        (LABEL_BOX, UPLINK),
+    ),
+    Mutant("labels-lost-with-their-session", "actor/uplink.py", "            self._labels.rewind()\n", "", (UPLINK,)),
+    Mutant(
+        "label-of-whatever-stream",
+        "actor/uplink.py",
+        "label_parts(label[0], replace(label[1], stream=self._stream))",
+        "label_parts(label[0], label[1])",
+        (UPLINK,),
+    ),
+    Mutant(
+        "label-of-every-episode-in-its-range",
+        "buffer/labels.py",
+        'return kept if label.episode == ANY_EPISODE else kept[reader.rows(kept)["episode"] == label.episode]',
+        "return kept",
+        (SERVICE,),
+    ),
+    Mutant("torn-rows-handed-on", "learner/reading.py", "        if not bad.any():\n", "        if True:\n", (FEED,)),
+    Mutant(
+        "gathered-from-a-pool-that-is-gone",
+        "learner/reading.py",
+        "if view is not None and job.head.nonce != view.nonce:",
+        "if view is not None and job.head.nonce < 0:",
+        (FEED,),
+    ),
+    Mutant(
+        "redraws-lost-with-their-session",
+        "learner/feed.py",
+        "self._redraws = deque(torn.request(i, mapped=self._reading.mapped) for i, torn in self._torn.items())",
+        "self._redraws = deque()",
+        (FEED,),
+    ),
+    Mutant(
+        "pieces-in-any-order",
+        "common/wire/batches.py",
+        "if len(frames) != 1 or (piece.column, piece.offset) != (self._column, self._at):",
+        "if len(frames) != 1:",
+        (BATCHES,),
     ),
 )

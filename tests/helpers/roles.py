@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,10 @@ class Roles:
         """Start ``headrace WORDS`` under ``name``; its output goes to a log file."""
         return self._start(name, [sys.executable, "-P", "-m", "headrace", *words])
 
-    def buffer(self) -> subprocess.Popen[bytes]:
-        """Start the buffer."""
-        return self.start("buffer", "buffer", str(self.config), "--bind", self.endpoint)
+    def buffer(self, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """Start the buffer; the words ``before`` run its command line."""
+        words = ["-P", "-m", "headrace", "buffer", str(self.config), "--bind", self.endpoint]
+        return self._start("buffer", [*before, sys.executable, *words])
 
     def actor(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         """Start an actor with this id."""

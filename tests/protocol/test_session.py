@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from headrace.buffer.epochs import Epochs
@@ -146,6 +148,19 @@ def test_epochs_begin_above_a_floor_after_a_loss(tmp_path):
     again = Epochs(tmp_path)
     assert [again.raise_epoch(who) for who in ("actor/a", "actor/b", "actor/a")] == [1001, 1001, 1002]
     assert again.check_valid() == (True, "")
+
+
+def test_an_epoch_is_on_disk_with_its_name_before_it_is_given_out(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def note(fd):
+        fsync(fd)
+        synced.append((os.readlink(f"/proc/self/fd/{fd}"), (tmp_path / "epochs.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    Epochs(tmp_path).raise_epoch("actor/a")
+    assert synced == [(str(tmp_path / "epochs.tmp"), False), (str(tmp_path), True)]
 
 
 def test_a_damaged_epoch_file_is_named(tmp_path):

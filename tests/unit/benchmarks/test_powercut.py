@@ -74,9 +74,9 @@ def test_records_are_summed_by_the_newest_of_each_cut():
     faults = dict.fromkeys(("lost", "duplicated", "corrupted", "phantom", "unlabelled"), 0)
     old = {"kind": "load", "trial": 0, **counts, **faults, "lost": 4, "passed": False}
     new = {"kind": "load", "trial": 0, **counts, **faults}
-    said = summarise([old, new, {**new, "trial": 1, "restart_s": 3.0}])
+    said = summarise(["load"], [old, new, {**new, "trial": 1, "restart_s": 3.0}])
     assert (said["cuts"], said["failures"], said["lost"], said["acked"], said["restart_max_s"]) == (2, 0, 0, 20, 3.0)
-    assert summarise([old])["failures"] == 1
+    assert summarise(["load"], [old])["failures"] == 1
 
 
 def run_script(*words):

@@ -117,5 +117,5 @@ def test_power_cuts_are_summed_and_one_lost_row_fails_them():
     assert state(known[:-1]) == gates.UNFINISHED
     assert state([*known, cut("load", 3, lost=1, passed=False)]) == gates.FAILED
     text = page([], [], [], {}, [], powercuts=known)
-    assert "| load | 30 | 150,000 | 300 | 0 | 0 | 0 | 0 | 0 | 0 | 90 | 0.90 | 0.90 | `abc123` |" in text
+    assert "| load | 30 | 150,000 | 300 | 0 | 0 | 0 | 0 | 0 | 0 | 90 | 0.90 | 0.90 | 0.0 | `abc123` |" in text
     assert "95 % upper bound of failures" in text

@@ -1,5 +1,6 @@
 """A power cut at ``pool.ack: synced``, by image: each page on the disk is as it was synced last, or by chance newer."""
 
+import errno
 import os
 import random
 import shutil
@@ -10,8 +11,13 @@ import pytest
 from helpers.lane_rows import Lane, die, lane_spec, prove_pool, seqs
 
 from headrace.buffer import PoolConfig, SACReplayPool, durable, files, journal
+from headrace.buffer.durable import Durable
+from headrace.buffer.pacing import PacingConfig
+from headrace.buffer.server import BufferSettings, existing
+from headrace.buffer.space import filesystem
 from headrace.common import boot
-from headrace.common.errors import PoolDamaged
+from headrace.common.errors import PoolDamaged, PoolTorn, SyncFailed
+from headrace.common.wire.network import NetworkConfig
 
 PAGE = 4096
 SPEC = lane_spec(stack=2, image=24)
@@ -163,19 +169,171 @@ def test_without_another_boot_the_mapped_header_is_believed(tmp_path):
         assert pool.size == 5
 
 
-def test_level_memory_is_taken_as_it_is_with_a_warning(tmp_path, another_boot, caplog):
+def test_level_memory_is_refused_after_another_boot_unless_it_was_closed_in_order(tmp_path, another_boot):
     pool = open_pool(tmp_path / "pool", ack="memory")
     pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
     assert not list(tmp_path.rglob(durable.NAME))
     die(pool)
+    open_pool(tmp_path / "pool", ack="memory").close()  # the death of a process loses nothing
     another_boot()
     with open_pool(tmp_path / "pool", ack="memory") as pool:
         assert pool.size == 5
-    assert "pool.ack: synced keeps them" in caplog.text
-    caplog.clear()
+        die(pool)
     another_boot()
-    open_pool(tmp_path / "pool", ack="memory").close()  # it was closed in order
-    assert not caplog.text
+    for _ in range(2):
+        with pytest.raises(PoolTorn, match=r"pool: the machine stopped .* pool\.ack: memory.* load the newest snapshot"):
+            open_pool(tmp_path / "pool", ack="memory")
+
+
+def test_a_pool_that_says_it_was_closed_has_everything_on_disk(tmp_path, monkeypatch):
+    pool = open_pool(tmp_path / "pool", ack="memory")
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    header, owners, fdatasync = pool._store.header, {}, os.fdatasync
+
+    def note(fd):
+        fdatasync(fd)
+        owners[Path(os.readlink(f"/proc/self/fd/{fd}")).name] = header[files.Field.OWNER]
+
+    monkeypatch.setattr(files.os, "fdatasync", note)
+    pool.close()
+    assert {path.name for path in tmp_path.rglob("generation-*/*")} == set(owners)
+    assert set(owners.values()) == {os.getpid()}
+    assert header[files.Field.OWNER] == 0
+
+
+def failing(monkeypatch, k):
+    """Let the k-th sync of data from now on fail, and no other."""
+    left, fdatasync = [k], os.fdatasync
+
+    def sync(fd):
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fdatasync(fd)
+
+    monkeypatch.setattr(durable.os, "fdatasync", sync)
+
+
+def dirty_kb(path):
+    """KB of the file's mappings that the kernel has still to write."""
+    ours, found = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0] and ":" not in line.split()[0]:
+            ours = line.endswith(str(path))
+        elif ours and "_Dirty:" in line:
+            found += int(line.split()[1])
+    return found
+
+
+SYNCS = 6  # five arrays of SPEC, and the record
+
+
+@pytest.mark.parametrize("k", range(SYNCS))
+def test_after_a_failed_sync_nothing_is_acknowledged_until_the_pool_is_opened_again(tmp_path, monkeypatch, k):
+    lane = Lane(SPEC, 1)
+    pool = open_pool(tmp_path / "pool")
+    pool.insert(lane.block(5), "a", 1, 1)
+    pool.sync()
+    second = lane.block(5)
+    pool.insert(second, "a", 1, 6)
+    failing(monkeypatch, k)
+    with pytest.raises(SyncFailed, match="Input/output error"):
+        pool.sync()
+    with pytest.raises(SyncFailed, match="before"):  # although the disk would take it now
+        pool.sync()
+    with pytest.raises(SyncFailed, match="before"):
+        pool.label("a", 1, 1, 5, 1)
+    pool.close()
+    with open_pool(tmp_path / "pool") as pool:
+        prove_pool(pool)
+        assert pool.last_seq("a", 1) == (5 if k < SYNCS - 1 else 10)  # what the last record on disk says
+        pool.insert(second, "a", 1, 6)
+        pool.sync()
+        assert seqs(pool, "a") == list(range(1, 11))
+
+
+def test_after_a_failed_sync_every_page_is_written_again(tmp_path, monkeypatch):
+    if filesystem(tmp_path) in ("tmpfs", "ramfs"):
+        pytest.skip("nothing is ever written to this disk")
+    pool = open_pool(tmp_path / "pool", capacity=2000)
+    pool.sync()
+    failing(monkeypatch, 0)
+    with pytest.raises(SyncFailed):
+        pool.sync()
+    pool.close()
+    monkeypatch.setattr(Durable, "save", lambda *_: None)  # it would write them
+    pool = open_pool(tmp_path / "pool", capacity=2000)
+    for path in tmp_path.rglob("*.npy"):
+        assert dirty_kb(path) >= path.stat().st_size // 1024, path.name
+    die(pool)
+
+
+def test_a_journal_that_cannot_be_synced_changes_nothing(tmp_path, monkeypatch):
+    pool = open_pool(tmp_path / "pool")
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    pool.sync()
+
+    def fail(record, serial, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "write", fail)
+        with pytest.raises(SyncFailed, match="No space left"):
+            pool.label("a", 1, 1, 5, 1)
+    assert {row["outcome"] for row in pool.dump()} == {0}
+    with pytest.raises(SyncFailed, match="before"):
+        pool.label("a", 1, 1, 5, 1)
+    pool.close()
+    with open_pool(tmp_path / "pool") as pool:
+        assert pool.label("a", 1, 1, 5, 1).rows == 5
+
+
+def test_a_pool_that_cannot_be_put_on_disk_at_its_end_says_so_and_is_whole_in_this_boot(tmp_path, monkeypatch):
+    pool = open_pool(tmp_path / "pool", ack="memory")
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    failing(monkeypatch, 2)
+    with pytest.raises(SyncFailed):
+        pool.close()
+    monkeypatch.undo()
+    with open_pool(tmp_path / "pool", ack="memory") as pool:
+        prove_pool(pool)
+        assert pool.size == 5
+    pool = open_pool(tmp_path / "pool", ack="memory")
+    failing(monkeypatch, 2)
+    with pytest.raises(SyncFailed):
+        pool.close()
+    monkeypatch.undo()
+    (tmp_path / "boot_id").write_text("another")
+    monkeypatch.setattr(boot, "BOOT_ID", tmp_path / "boot_id")
+    with pytest.raises(PoolTorn):
+        open_pool(tmp_path / "pool", ack="memory")
+
+
+def test_a_buffer_begins_with_the_newest_snapshot_where_its_pool_cannot_be_trusted(tmp_path, another_boot, caplog):
+    settings = BufferSettings(
+        NetworkConfig(), PoolConfig(capacity=40), tmp_path / "pool", PacingConfig(), "run", 0, snapshot_dir=tmp_path / "s"
+    )
+    lane = Lane(SPEC, 1)
+    pool = open_pool(tmp_path / "pool", ack="memory", max_block_rows=40)
+    pool.insert(lane.block(5), "a", 1, 1)
+    die(pool)
+    another_boot()
+    with pytest.raises(PoolTorn):  # with nothing to take its place
+        existing(settings)
+    pool = SACReplayPool(40, spec=SPEC)
+    pool.insert(Lane(SPEC, 1).block(3), "a", 1, 1)
+    pool.save(tmp_path / "s")
+    for ends in (False, True):  # a kill while the snapshot is loaded leaves an empty pool, which begins again
+        pool = existing(settings)
+        prove_pool(pool)
+        assert seqs(pool, "a") == [1, 2, 3]
+        pool._store.header[files.Field.RESTORING] = not ends
+        die(pool)
+    assert "snapshot 1 take their place" in caplog.text
+    pool = existing(settings)
+    assert seqs(pool, "a") == [1, 2, 3]
+    assert caplog.text.count("take their place") == 2
+    pool.close()
 
 
 def test_the_level_may_change_at_any_open(tmp_path, another_boot):

@@ -7,7 +7,7 @@ from helpers.lane_rows import Lane, die, lane_spec, prove_pool
 from headrace.buffer import PoolConfig, SACReplayPool
 from headrace.buffer.files import Field
 from headrace.buffer.pacing import PacingConfig
-from headrace.buffer.server import BufferSettings, _existing
+from headrace.buffer.server import BufferSettings, existing
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.wire.network import NetworkConfig
 
@@ -88,13 +88,13 @@ def test_a_buffer_adopts_once_and_again_only_after_a_kill_in_the_middle(tmp_path
 
     config = PoolConfig(capacity=20)
     settings = BufferSettings(NetworkConfig(), config, tmp_path / "new", PacingConfig(), "run", 0, None, past)
-    pool = _existing(settings)
+    pool = existing(settings)
     assert content(pool) == expected
     pool.grant_updates(3, offline=True)
     if killed:
         pool._store.header[Field.RESTORING] = 1
     pool.close()
-    pool = _existing(settings)
+    pool = existing(settings)
     assert content(pool) == expected
     assert (len(opened), pool.offline_updates) == ((2, 0) if killed else (1, 3))
     pool.close()

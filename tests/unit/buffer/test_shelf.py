@@ -68,3 +68,14 @@ def test_ranges_of_another_version_or_beyond_the_end_give_nothing(tmp_path):
     assert shelf.read((1, 4), 0, 10) is None
     assert shelf.read((1, 5), 10**6, 10) is None
     assert b"".join(shelf.read((1, 5), i, 10) for i in range(0, shelf.nbytes, 10)) == weights(1, 5).pack()
+
+
+def test_a_damaged_shelf_is_passed_over_and_filled_again(tmp_path, caplog):
+    put(Shelf(tmp_path), weights(1, 5))
+    path = tmp_path / "shelf.hrw"
+    path.write_bytes(path.read_bytes()[:-9])
+    again = Shelf(tmp_path)
+    assert (again.nbytes, again.check_valid()) == (0, (True, ""))
+    assert "shelf.hrw is passed over" in caplog.text
+    put(again, weights(1, 5))
+    assert Shelf(tmp_path).version == Version("l", 1, 5)
