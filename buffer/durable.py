@@ -54,6 +54,19 @@ def recover(files: PoolFiles, payload_size: int) -> None:
         files.dirty()
 
 
+def check_recovered(files: PoolFiles) -> None:
+    """Refuse to look at files that are not what their owner will make of them.
+
+    Raises:
+        PoolTorn: the machine stopped while they were in use, and no owner has opened them since.
+    """
+    header = files.header
+    if header[Field.OWNER] and abs(header[Field.BOOT]) not in (0, boot.boot_number()):
+        raise PoolTorn(
+            f"{files.folder}: the machine stopped while this pool was in use; open it to recover what was acknowledged"
+        )
+
+
 def _restore(files: PoolFiles, folder: Path, payload_size: int) -> None:
     fd, records = _open(folder / NAME, payload_size)
     os.close(fd)

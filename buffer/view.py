@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.buffer import durable, generations, pinned
 from headrace.buffer import files as pool_files
-from headrace.buffer import generations, pinned
 from headrace.buffer.books import Books
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.fence import Fence, require_ordered_stores
@@ -48,7 +48,7 @@ class PoolView:
     Raises:
         PoolError: no pool, another nonce, a snapshot is being loaded into it, or (with a nonce) a processor without
             ordered stores.
-        PoolDamaged: names the file.
+        PoolDamaged: names the file; ``PoolTorn``: not opened since the machine stopped while it was in use.
     """
 
     def __init__(self, directory: Path, nonce: int | None = None) -> None:
@@ -66,6 +66,7 @@ class PoolView:
         pool_id = uuid.UUID(hex=found["uuid"])
         self._files = pool_files.open_existing(folder, self.spec, sizes, payload, pool_id, readonly=True)
         self._header = self._files.header
+        durable.check_recovered(self._files)
         self._reader = Reader(self.spec, self._files)
         self._pinned = Pinned.read(directory / DEMOS, verify=False) if found.get("demos") else None
         self._handles = HandleReader(self._reader, None if self._pinned is None else self._pinned.reader)

@@ -15,6 +15,7 @@ from headrace.buffer.durable import Durable
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.server import BufferSettings, existing
 from headrace.buffer.space import filesystem
+from headrace.buffer.view import PoolView
 from headrace.common import boot
 from headrace.common.errors import PoolDamaged, PoolTorn, SyncFailed
 from headrace.common.wire.network import NetworkConfig
@@ -334,6 +335,21 @@ def test_a_buffer_begins_with_the_newest_snapshot_where_its_pool_cannot_be_trust
     assert seqs(pool, "a") == [1, 2, 3]
     assert caplog.text.count("take their place") == 2
     pool.close()
+
+
+@pytest.mark.parametrize("ack", ["memory", "synced"])
+def test_nobody_looks_at_what_is_left_of_a_pool_before_its_owner_has(tmp_path, another_boot, ack):
+    pool = open_pool(tmp_path / "pool", ack=ack)
+    pool.insert(Lane(SPEC, 1).block(5), "a", 1, 1)
+    die(pool)
+    assert PoolView(tmp_path / "pool").size == 5
+    another_boot()
+    with pytest.raises(PoolTorn, match="the machine stopped"):
+        PoolView(tmp_path / "pool")
+    if ack == "synced":
+        open_pool(tmp_path / "pool").close()
+        another_boot()
+        assert PoolView(tmp_path / "pool").size == 0
 
 
 def test_the_level_may_change_at_any_open(tmp_path, another_boot):
