@@ -55,6 +55,7 @@ from campaign.disk import SURVIVALS
 from campaign.machine import Machine, Unable
 from campaign.numbered import FAULTS, Verdict
 from campaign.process import ProcessFailed, guarded
+from campaign.strikes import Scale
 from campaign.target import Place, Target
 from campaign.writing import ACKED, Progress
 
@@ -65,12 +66,12 @@ from headrace.common.errors import HeadraceError
 FILE = records.RESULTS / "powercuts.jsonl"
 SEED = 5
 IMAGE_BYTES = 64 << 20
-CAPACITIES = (20_000, 24_000)
-RATE, FILL = 4_000.0, 30_000  # rows: the ring has wrapped before the first cut
+FULL, QUICK = Scale((20_000, 24_000), 4_000), Scale((4_000, 5_000), 4_000)
+FILL = 1.25  # of the larger capacity: the ring has wrapped before the first cut
 FILL_S = 60.0
 SPANS = {"load": 1.0, "capacity": 0.15}  # a cut comes at a random time within this (s) of what it is to hit
 SABOTAGES = ("buffer", "disk")  # who does not sync
-SABOTAGED_S = 2.0
+SABOTAGED_S = 1.0
 MEMORY_S, SNAPSHOT_EVERY_S, LOOK_S, SLACK_S = (1.5, 3.0), 0.7, 0.01, 0.2
 UNABLE = 2  # exit code
 
@@ -113,7 +114,8 @@ def campaign(root: Path, kinds: list[str], quick: bool) -> int:
     done = []
     empty = root / "empty.img"
     synced, memory = ([p for p in plan if (p[0] in cuts.MEMORY) == lost] for lost in (False, True))
-    made = itertools.chain(series(root / "series", empty, synced), (forgotten(root, empty, n) for _, n in memory))
+    scale = QUICK if quick else FULL
+    made = itertools.chain(series(root / "series", empty, synced, scale), (forgotten(root, empty, n, scale) for _, n in memory))
     for number, record in enumerate(made, 1):
         record = {**record, **origin}
         done.append(record)
@@ -126,22 +128,23 @@ def campaign(root: Path, kinds: list[str], quick: bool) -> int:
     return 0 if enough and not summary["failures"] else 1
 
 
-def series(root: Path, empty: Path, plan: list[tuple[str, int]]) -> Iterable[records.Record]:
+def series(root: Path, empty: Path, plan: list[tuple[str, int]], scale: Scale) -> Iterable[records.Record]:
     """Cut after cut, each machine booting from what the one before has left."""
     if not plan:
         return
     root.mkdir()
-    aim = Target(root, RATE, FILL, "synced")
+    fill = int(FILL * max(scale.capacities))
+    aim = Target(root, scale.rate, fill, "synced")
     host = Machine(root / "machine", empty)
     try:
-        capacity = CAPACITIES[0]
+        capacity = scale.capacities[0]
         boot(aim, host, capacity)
-        aim.wait(lambda: aim.progress.acked() >= FILL, "full pool", FILL_S)
+        aim.wait(lambda: aim.progress.acked() >= fill, "full pool", FILL_S)
         before = np.zeros_like(aim.progress.known())
         for kind, trial in plan:
             rng = np.random.default_rng([SEED, cuts.KINDS.index(kind), trial])
             if kind == "capacity":
-                capacity = CAPACITIES[CAPACITIES[0] == capacity]
+                capacity = scale.capacities[scale.capacities[0] == capacity]
             record, image = struck(root, aim, host, kind, capacity, rng)
             now = aim.progress.known()
             try:
@@ -199,15 +202,15 @@ def judged(root: Path, image: Path, progress: Progress) -> Verdict:
         copy.unlink()
 
 
-def forgotten(root: Path, empty: Path, trial: int) -> records.Record:
+def forgotten(root: Path, empty: Path, trial: int, scale: Scale) -> records.Record:
     """One cut at level ``memory``, of a machine that was new: the buffer must go on from its newest whole snapshot."""
     rng = np.random.default_rng([SEED, cuts.KINDS.index("memory"), trial])
     place, survival = root / f"memory-{trial}", float(rng.choice(SURVIVALS))
     place.mkdir()
-    image, history, begun = place / "left.img", [], []
+    image, capacity, history, begun = place / "left.img", scale.capacities[0], [], []
     with contextlib.ExitStack() as ends:
-        aim, host = started(ends, place, empty, "memory")
-        boot(aim, host, CAPACITIES[0])
+        aim, host = started(ends, place, empty, scale, "memory")
+        boot(aim, host, capacity)
         end = time.monotonic() + float(rng.uniform(*MEMORY_S))
         while (now := time.monotonic()) < end or not any(aim.place.snapshots.glob("snapshot-*")):
             if not begun or now > begun[-1] + SNAPSHOT_EVERY_S:
@@ -222,7 +225,7 @@ def forgotten(root: Path, empty: Path, trial: int) -> records.Record:
         with machine.mounted(image, place / "copy") as disk, machine.booted(machine.new_boot(place / "boot")):
             found = snapshot.read(disk / "snapshots")
             window_s = cut_at - begun[min(found[0]["number"], len(begun)) - 1] if found else 0.0
-            with contextlib.closing(existing(target.settings(Place(place, disk), CAPACITIES[0], "memory"))) as pool:
+            with contextlib.closing(existing(target.settings(Place(place, disk), capacity, "memory"))) as pool:
                 verdict, tops = target.judge_instant(pool, aim.progress)
             lost_s = max((cut_at - at for at, acked in history if (acked > tops).any()), default=0.0)
     except (HeadraceError, ProcessFailed) as error:
@@ -231,14 +234,16 @@ def forgotten(root: Path, empty: Path, trial: int) -> records.Record:
         verdict += Verdict(problems=(f"{lost_s:.2f} s are lost, the snapshot was begun {window_s:.2f} s before",))
     counts = {**asdict(verdict), "problems": list(verdict.problems)}
     grown = writing.counts(aim.progress.known(), np.zeros_like(aim.progress.known()))
-    when = {"kind": "memory", "trial": trial, "capacity": CAPACITIES[0], "survival": survival, **facts, "restart_s": None}
+    when = {"kind": "memory", "trial": trial, "capacity": capacity, "survival": survival, **facts, "restart_s": None}
     times = {"lost_s": round(lost_s, 3), "window_s": round(window_s, 3), "date": provenance.stamp()}
     return {**when, **times, **counts, **grown, "passed": verdict.passed}
 
 
-def started(ends: contextlib.ExitStack, place: Path, empty: Path, ack: str, *, honest: bool = True) -> tuple[Target, Machine]:
+def started(
+    ends: contextlib.ExitStack, place: Path, empty: Path, scale: Scale, ack: str, *, honest: bool = True
+) -> tuple[Target, Machine]:
     """Writers and a machine, which ``ends`` ends in the right order."""
-    aim = Target(place, RATE, FILL, ack)
+    aim = Target(place, scale.rate, int(FILL * max(scale.capacities)), ack)
     ends.callback(aim.close)
     host = Machine(place / "machine", empty, honest=honest)
     ends.callback(host.close)
@@ -251,8 +256,8 @@ def sabotaged(root: Path, who: str) -> bool:
     place = root / f"sabotaged-{who}"
     place.mkdir()
     with contextlib.ExitStack() as ends:
-        aim, host = started(ends, place, root / "empty.img", "synced", honest=who != "disk")
-        boot(aim, host, CAPACITIES[0], unsynced=who == "buffer")
+        aim, host = started(ends, place, root / "empty.img", QUICK, "synced", honest=who != "disk")
+        boot(aim, host, QUICK.capacities[0], unsynced=who == "buffer")
         time.sleep(SABOTAGED_S)
         host.cut(place / "left.img", 0.0, [SEED])
         aim.kill()
