@@ -10,7 +10,8 @@ What it measures: the buffer's pool lies on ext4, on a loop device, on a disk th
 that everything the kernel sends to the disk passes through it, in order. The disk keeps what was written since the last flush
 as a cache. At a random instant, between two requests, its power goes: from then on every request fails, and what is left is
 all that was flushed, and of the cache each sector of 4 KB by chance (none, three in ten, seven in ten, or all of them: so
-writes are lost, torn and out of order as disks may do it). Nothing of the kernel's page cache is in that.
+writes are lost, torn and out of order as disks may do it). Nothing of the kernel's page cache is in that. Instants with an
+empty cache are passed over, unless the disk is idle.
 
 The load is that of kills.py: two writers with rows and late labels that prove themselves, over sockets, and a learner that
 rates rows by priority; they outlive the cuts. 30 come under load, 10 while the buffer opens the pool with another capacity.
@@ -72,6 +73,7 @@ FILL_S = 60.0
 SPANS = {"load": 1.0, "capacity": 0.15}  # a cut comes at a random time within this (s) of what it is to hit
 SABOTAGES = ("buffer", "disk")  # who does not sync
 SABOTAGED_S = 1.0
+CHANGES = 40  # and then within this many writes and flushes, so that few cuts come while the disk is idle
 MEMORY_S, SNAPSHOT_EVERY_S, LOOK_S, SLACK_S = (1.5, 3.0), 0.7, 0.01, 0.2
 UNABLE = 2  # exit code
 
@@ -180,7 +182,7 @@ def struck(
         aim.wait(lambda: aim.place.half_changed(begun), "begin of the change")
     delay = float(rng.uniform(0, SPANS[kind]))
     time.sleep(delay)
-    facts = host.cut(image, survival, [int(rng.integers(1 << 30))])
+    facts = host.cut(image, survival, int(rng.integers(CHANGES)), [int(rng.integers(1 << 30))])
     aim.kill()
     host.close()
     verdict = judged(root, image, aim.progress)
@@ -218,7 +220,7 @@ def forgotten(root: Path, empty: Path, trial: int, scale: Scale) -> records.Reco
                 begun.append(now)
             history.append((now, aim.progress.known()[:, ACKED]))
             time.sleep(LOOK_S)
-        facts, cut_at = host.cut(image, survival, [int(rng.integers(1 << 30))]), time.monotonic()
+        facts, cut_at = host.cut(image, survival, int(rng.integers(CHANGES)), [int(rng.integers(1 << 30))]), time.monotonic()
         aim.kill()
     verdict, lost_s, window_s = Verdict(), 0.0, 0.0
     try:
@@ -259,7 +261,7 @@ def sabotaged(root: Path, who: str) -> bool:
         aim, host = started(ends, place, root / "empty.img", QUICK, "synced", honest=who != "disk")
         boot(aim, host, QUICK.capacities[0], unsynced=who == "buffer")
         time.sleep(SABOTAGED_S)
-        host.cut(place / "left.img", 0.0, [SEED])
+        host.cut(place / "left.img", 0.0, 0, [SEED])
         aim.kill()
         verdict = judged(place, place / "left.img", aim.progress)
     return verdict.lost > 0

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.buffer import manifest, stamps
-from headrace.buffer.files import OPTIONAL_COLUMNS, Field, Header, PoolFiles, column_file
+from headrace.buffer.files import HEADER, OPTIONAL_COLUMNS, Field, Header, PoolFiles, column_file
 from headrace.buffer.stamps import Stamps
 from headrace.common import boot
 from headrace.common.errors import PoolDamaged, PoolTorn, SyncFailed
@@ -30,41 +30,55 @@ _NEVER = 1 << 62
 _log = logging.getLogger(__name__)
 
 
-def recover(files: PoolFiles, payload_size: int) -> None:
-    """Put ``files`` back to their last record if the machine was started anew since they were written, or a sync failed.
+def check_trusted(folder: Path) -> None:
+    """Refuse files that were in use without records (``ack: memory``) when the machine stopped, before any of them is read.
 
     Raises:
-        PoolTorn: they were in use without records (``ack: memory``) when the machine stopped.
-        PoolDamaged: there are records, and none is whole.
+        PoolTorn: names what to do.
     """
-    header, here = files.header, boot.boot_number()
-    folder = files.folder
-    if folder is None or header[Field.BOOT] in (0, here):
-        return
-    failed = header[Field.BOOT] == -here  # in this boot, so what is mapped is whole, and only the disk is behind
-    if (folder / NAME).exists():
-        _restore(files, folder, payload_size)
-    elif header[Field.OWNER] and not failed:
+    if _stopped_in_use(folder) and not (folder / NAME).exists():
         raise PoolTorn(
-            f"{folder.parent}: the machine stopped while this pool was in use with pool.ack: memory, so its rows may be"
-            " torn; load the newest snapshot into a new directory, or delete this one (pool.ack: synced survives a power cut)"
+            f"{folder.parent}: the machine stopped while this pool was in use with pool.ack: memory, so its rows may be torn;"
+            " load the newest snapshot into a new directory, or delete this one (pool.ack: synced survives a power cut)"
         )
-    if failed:
-        _log.warning("%s: a sync failed, so every page is written again", folder)
-        files.dirty()
 
 
-def check_recovered(files: PoolFiles) -> None:
+def check_recovered(folder: Path) -> None:
     """Refuse to look at files that are not what their owner will make of them.
 
     Raises:
         PoolTorn: the machine stopped while they were in use, and no owner has opened them since.
     """
-    header = files.header
-    if header[Field.OWNER] and abs(header[Field.BOOT]) not in (0, boot.boot_number()):
-        raise PoolTorn(
-            f"{files.folder}: the machine stopped while this pool was in use; open it to recover what was acknowledged"
-        )
+    if _stopped_in_use(folder):
+        raise PoolTorn(f"{folder.parent}: the machine stopped while this pool was in use; what is left, its next owner sees to")
+
+
+def _stopped_in_use(folder: Path) -> bool:
+    try:
+        fields = memoryview((folder / HEADER).read_bytes()[:_FIELDS]).cast("q")
+        return fields[Field.OWNER] != 0 and abs(fields[Field.BOOT]) not in (0, boot.boot_number())
+    except (OSError, TypeError, IndexError):
+        return False  # missing or cut, which whoever maps it will say
+
+
+def recover(files: PoolFiles, payload_size: int) -> None:
+    """Put ``files`` back to their last record if the machine was started anew since they were written, or a sync failed.
+
+    Raises:
+        PoolDamaged: there are records, and none is whole.
+    """
+    header, here, folder = files.header, boot.boot_number(), files.folder
+    if folder is None or header[Field.BOOT] in (0, here):
+        return
+    failed = header[Field.BOOT] == -here  # in this boot, so what is mapped is whole, and only the disk is behind
+    if (folder / NAME).exists():
+        _restore(files, folder, payload_size)
+        if not failed:
+            for name in OPTIONAL_COLUMNS.keys() & files.columns.keys():
+                files.columns[name][:] = 0  # derived and never synced: what is there may be a stranger's
+    if failed:
+        _log.warning("%s: a sync failed, so every page is written again", folder)
+        files.dirty()
 
 
 def _restore(files: PoolFiles, folder: Path, payload_size: int) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from headrace.buffer import journal, space, stamps
+from headrace.buffer import journal, manifest, space, stamps
 from headrace.buffer.journal import Journal
 from headrace.buffer.ring import Geometry
 from headrace.buffer.stamps import Stamps
@@ -315,7 +315,10 @@ def _create_whole_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) 
     except OSError as error:
         unfinished.unlink(missing_ok=True)
         raise NoSpace(f"{path}: reserving {shape} of {dtype} failed: {error.strerror}") from error
+    with open(unfinished, "rb") as file:
+        os.fsync(file.fileno())  # the name must never be that of a file without its head
     os.replace(unfinished, path)
+    manifest.sync_directory(path.parent)
 
 
 def _reserve(path: Path, size: int) -> None:

@@ -88,6 +88,7 @@ class Store:
         Raises:
             PoolDamaged: naming the file.
         """
+        durable.check_trusted(directory)
         payload = Books.nbytes(spec, config.max_actors)
         files = pool_files.open_existing(directory, spec, geometry(spec, config), payload, pool_id)
         durable.recover(files, payload)

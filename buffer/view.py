@@ -64,9 +64,9 @@ class PoolView:
         self.spec = TransitionSpec.from_dict(found["spec"])
         sizes, payload = geometry(self.spec, self.config), Books.nbytes(self.spec, self.config.max_actors)
         pool_id = uuid.UUID(hex=found["uuid"])
+        durable.check_recovered(folder)
         self._files = pool_files.open_existing(folder, self.spec, sizes, payload, pool_id, readonly=True)
         self._header = self._files.header
-        durable.check_recovered(self._files)
         self._reader = Reader(self.spec, self._files)
         self._pinned = Pinned.read(directory / DEMOS, verify=False) if found.get("demos") else None
         self._handles = HandleReader(self._reader, None if self._pinned is None else self._pinned.reader)

@@ -18,13 +18,17 @@ class Disk:
     Args:
         image: what is on it.
         honest: false plants a fault: a flush waits for nothing.
+
+    Attributes:
+        flushes: since the beginning.
+        changes: writes and flushes since the beginning.
     """
 
     def __init__(self, image: bytes | bytearray, *, honest: bool = True) -> None:
         self._medium, self._seen = bytearray(image), bytearray(image)
         self._cache: list[tuple[int, bytes]] = []
         self._honest = honest
-        self.flushes = 0
+        self.flushes = self.changes = 0
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -48,10 +52,12 @@ class Disk:
             raise ValueError(f"{len(data)} bytes at {offset} of a disk of {len(self._seen)}")
         self._seen[offset : offset + len(data)] = data
         self._cache.append((offset, data))
+        self.changes += 1
 
     def flush(self) -> None:
         """Bring the cache to the medium."""
         self.flushes += 1
+        self.changes += 1
         if self._honest:
             for offset, data in self._cache:
                 self._medium[offset : offset + len(data)] = data

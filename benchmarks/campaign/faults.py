@@ -356,8 +356,8 @@ _ALL = (
     _mutant(
         "torn-pool-trusted",
         "durable",
-        "elif header[Field.OWNER] and not failed:",
-        "elif header[Field.OWNER] and failed:",
+        "return fields[Field.OWNER] != 0 and abs(fields[Field.BOOT]) not in (0, boot.boot_number())",
+        "return False",
         "durable",
     ),
     _mutant(

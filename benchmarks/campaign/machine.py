@@ -27,6 +27,7 @@ TOOLS = ("mkfs.ext4", "mount", "umount")
 TOOL_S, STOP_S = 30.0, 10.0
 NEW_MOUNTS, PRIVATE = 0x20000, 0x44000  # unshare(2): CLONE_NEWNS; mount(2): MS_REC | MS_PRIVATE
 BLOCK = 4096
+IDLE_MS = 300
 
 
 class Unable(Exception):
@@ -68,7 +69,7 @@ def mounted(image: Path, place: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        _run("umount", str(place))
+        _run("umount", "-l", str(place))  # an error that is on its way up may hold maps of it
         place.rmdir()
 
 
@@ -116,13 +117,15 @@ class Machine:
         self._file.stat()  # the kernel asks how large it is
         _run("mount", "-t", "ext4", "-o", "loop", str(self._file), str(self.disk))
 
-    def cut(self, image: Path, survival: float, seed: list[int]) -> dict[str, int]:
-        """Cut the power: ``image`` is what is left of the disk, and nothing reaches it any more.
+    def cut(self, image: Path, survival: float, changes: int, seed: list[int]) -> dict[str, int]:
+        """Cut the power when something is in the cache after so many more ``changes`` (writes and flushes), or none come.
+
+        ``image`` is what is left of the disk then, and nothing reaches it any more.
 
         Returns:
             ``cached``: writes that were in the disk's cache at that instant; ``flushes``: since the boot.
         """
-        return self._ask({"image": str(image), "survival": survival, "seed": seed})
+        return self._ask({"image": str(image), "survival": survival, "changes": changes, "seed": seed})
 
     def close(self) -> None:
         """Unmount, once nobody has a file of it open; harmless when called twice."""
@@ -160,20 +163,24 @@ def serve(options: dict[str, Any]) -> None:
     poll.register(file, select.POLLIN)
     poll.register(sys.stdin, select.POLLIN)
     print(json.dumps({"size": len(disk)}), flush=True)
+    words: dict[str, Any] = {}
+    at = 0  # of the disk's changes, once there are words
     while True:
-        for fd, _ in poll.poll():
-            if fd == file.fileno():
-                if not file.answer():
-                    return
-                continue
+        ready = [fd for fd, _ in poll.poll(IDLE_MS)]
+        if file.fileno() in ready and not file.answer():
+            return
+        if sys.stdin.fileno() in ready:
             line = sys.stdin.readline()
             if not line:
                 return
-            words = json.loads(line)
+            words, at = json.loads(line), disk.changes
+            at += words["changes"]
+        if words and ((disk.changes >= at and disk.cached) or not ready):
             file.dead = True
             left = disk.cut(words["survival"], np.random.default_rng(words["seed"]))
             Path(words["image"]).write_bytes(left)
             print(json.dumps({"cached": disk.cached, "flushes": disk.flushes}), flush=True)
+            words = {}
 
 
 def _run(*words: str) -> None:
