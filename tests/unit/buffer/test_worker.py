@@ -13,6 +13,8 @@ from headrace.buffer.shelf import Shelf
 from headrace.buffer.worker import Amend, Insert, PoolWorker
 from headrace.common.errors import SyncFailed
 from headrace.common.label import Kind, Label
+from headrace.common.wire.codec import block_parts
+from headrace.common.wire.messages import BlockHead
 
 SPEC = lane_spec()
 
@@ -28,8 +30,9 @@ def worker(tmp_path):
 def blocks(*sizes):
     lane, work = Lane(SPEC, 1), []
     for n in sizes:
-        seq = lane.seq
-        work.append(Insert(b"peer", "a", 1, seq, lane.block(n)))
+        seq, block = lane.seq, lane.block(n)
+        head = BlockHead(1, seq, n, block.n_frames)
+        work.append(Insert(b"peer", "a", head, block_parts(head, block, SPEC)[1:]))
     return work
 
 
