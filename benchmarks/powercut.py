@@ -3,7 +3,7 @@
 
     sudo .venv/bin/python benchmarks/powercut.py                  # the 50 cuts
     sudo .venv/bin/python benchmarks/powercut.py --only capacity  # of one kind
-    sudo .venv/bin/python benchmarks/powercut.py --quick          # one cut of each kind in small pools, one fault planted, not recorded
+    sudo .venv/bin/python benchmarks/powercut.py --quick          # one cut of each kind in a small pool, not recorded
     sudo .venv/bin/python benchmarks/powercut.py --selftest       # only: are planted faults found?
 
 What it measures: the buffer's pool lies on ext4, on a loop device, on a disk that is a process (a file served through FUSE), so
