@@ -341,7 +341,7 @@ _ALL = (
     _mutant(
         "acknowledged-without-a-sync",
         "worker",
-        "            self._pool.sync()  # once for all blocks of the round, before any is acknowledged\n",
+        "            self._pool.sync()  # once for all of the round, before any of it is acknowledged\n",
         "            pass\n",
         "worker",
     ),
