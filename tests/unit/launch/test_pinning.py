@@ -12,7 +12,7 @@ from headrace.buffer.config import PoolConfig
 from headrace.buffer.handles import PINNED
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pinned import DEMOS
-from headrace.buffer.server import BufferSettings, _existing
+from headrace.buffer.server import BufferSettings, existing
 from headrace.common.config import load
 from headrace.common.errors import ConfigError, PoolDamaged, SpecError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -159,17 +159,17 @@ def settings_of(tmp_path, config):
 
 def test_a_buffer_has_a_pool_before_any_actor_and_keeps_it(tmp_path):
     settings = settings_of(tmp_path, config_of(export(tmp_path / "a")))
-    pool = _existing(settings)
+    pool = existing(settings)
     assert (pool.spec, pool.size, pool.drawable) == (lane_spec(), 0, 30)
     pool.insert(Lane(lane_spec(), 1).block(20), "sim", 1, 1)
     pool.save(tmp_path / "snapshots")
     pool.close()
-    pool = _existing(settings)
+    pool = existing(settings)
     assert (pool.size, pool.drawable) == (20, 50)
     pool.close()
     shutil.rmtree(tmp_path / "pool")  # a memory disk after a restart of the machine
     (tmp_path / "pool").mkdir()
-    pool = _existing(settings)
+    pool = existing(settings)
     assert (pool.size, pool.demo_rows) == (20, 30)
     assert pool.gather(np.array([PINNED, 0])).rows["action"][:, 0].tolist() == [9, 1]
     pool.close()
@@ -178,11 +178,11 @@ def test_a_buffer_has_a_pool_before_any_actor_and_keeps_it(tmp_path):
     shutil.rmtree(tmp_path / "a")
     export(tmp_path / "a", 31)
     with pytest.raises(ConfigError, match="what is loaded has demonstrations of digest"):
-        _existing(settings)
+        existing(settings)
 
 
 def test_info_says_what_is_pinned(tmp_path, capsys):
-    pool = _existing(settings_of(tmp_path, config_of(export(tmp_path / "a"))))
+    pool = existing(settings_of(tmp_path, config_of(export(tmp_path / "a"))))
     assert cli.main(["pool", "info", str(tmp_path / "pool")]) == 0
     out = capsys.readouterr().out
     assert "demo_rows         30" in out
