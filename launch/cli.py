@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,8 +30,9 @@ def main(words: Sequence[str] | None = None) -> int:
             os.environ.setdefault(name, value)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last: one's own `module:factory` is found there, and hides nothing
-    known, overrides = split_overrides(words)
-    args = make_parser().parse_args(known)
+    parser = make_parser()
+    known, overrides = split_overrides(words, own_options(parser, words))
+    args = parser.parse_args(known)
     if overrides and not args.takes_overrides:
         print(f"headrace: error: `headrace {args.command}` takes no config keys such as {overrides[0]}", file=sys.stderr)
         return 2
@@ -49,15 +50,24 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
-def split_overrides(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part the words of a command line into those for argparse and config overrides (``--learner.lr 3e-4``, ``--seed=1``)."""
+def own_options(parser: _Parser, words: Sequence[str]) -> set[str]:
+    """The options of the command that ``words`` begin with, such as ``--json``."""
+    command = parser.commands.get(words[0]) if words else None
+    return command.options if command else set()
+
+
+def split_overrides(words: Sequence[str], own: Container[str] = ()) -> tuple[list[str], list[str]]:
+    """Part the words of a command line into those for argparse and config overrides (``--learner.lr 3e-4``, ``--seed=1``).
+
+    An option in ``own`` is the command's, even where a config key has the same name.
+    """
     known: list[str] = []
     overrides: list[str] = []
     queue = list(words)
     while queue:
         word = queue.pop(0)
         key, equals, _ = word[2:].partition("=")
-        if not word.startswith("--") or not ("." in key or key in TOP_LEVEL):
+        if not word.startswith("--") or f"--{key}" in own or not ("." in key or key in TOP_LEVEL):
             known.append(word)
             continue
         overrides.append(word)
@@ -70,6 +80,12 @@ class _Parser(argparse.ArgumentParser):
     """Names the config key that an unknown option may have meant, and lists all of them in ``--help`` where asked to."""
 
     lists_keys = False
+    commands: Mapping[str, _Parser] = {}
+
+    @property
+    def options(self) -> set[str]:
+        """Every option string, such as ``--json``."""
+        return {text for action in self._actions for text in action.option_strings}
 
     def error(self, message: str) -> NoReturn:
         word = message.rpartition("--")[2].split("=")[0].split()[0] if "unrecognized arguments: --" in message else ""
@@ -89,7 +105,7 @@ class _Parser(argparse.ArgumentParser):
         return text
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> _Parser:
     """The parser of every command."""
     about = "Asynchronous actor-learner SAC. `headrace COMMAND --help` tells more."
     parser = _Parser(prog="headrace", description=about, allow_abbrev=False)
@@ -98,6 +114,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_roles(commands)
     _add_tools(commands)
+    parser.commands = commands.choices
     return parser
 
 
@@ -208,10 +225,12 @@ def _add_pool(commands: Any) -> None:
 
 
 def _train(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.train_command import train_command
+    from headrace.launch.train_command import refuse_both, train_command
 
-    words = [*overrides, *(["--run.mode", args.mode] if args.mode else [])]
-    return train_command(args.config, words, seeds=args.seeds, resume_run=args.resume, init_from=args.init_from)
+    if args.mode:
+        refuse_both("--mode", args.mode, "run.mode", overrides)
+        overrides = [*overrides, "--run.mode", args.mode]
+    return train_command(args.config, overrides, seeds=args.seeds, resume_run=args.resume, init_from=args.init_from)
 
 
 def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:

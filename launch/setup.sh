@@ -33,19 +33,31 @@ state=$({ cat "$root/constraints.txt" "$root/pyproject.toml"; echo "$root $torch
 stamp=$root/.venv/.headrace-$want
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$state" ]; then exit 0; fi
 
-if [ ! -x "$root/.venv/bin/python" ]; then
+trap 'echo "setup.sh: interrupted; start it again to go on" >&2; exit 130' INT
+venv=$root/.venv
+unfinished=$venv/.headrace-unfinished  # there from before .venv is made until it is whole
+if [ -e "$venv" ] && { [ -e "$unfinished" ] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; }; then
+  echo "setup.sh: .venv is unfinished, an earlier set-up was cut short; making it anew" >&2
+  rm -rf "$venv"
+fi
+if [ ! -e "$venv" ]; then
   python=$(find_python)
   echo "setup.sh: making .venv with $("$python" --version)" >&2
-  if ! "$python" -m venv "$root/.venv"; then
-    rm -rf "$root/.venv"
+  mkdir "$venv"
+  : >"$unfinished"
+  # What it says is shown when it fails, not when it is interrupted: that is a traceback.
+  if ! said=$("$python" -m venv "$venv" 2>&1); then
+    rm -rf "$venv"
+    echo "$said" >&2
     echo "setup.sh: '$python -m venv' failed; Debian and Ubuntu keep it in a package: apt install python3-venv" >&2
     exit 1
   fi
+  rm "$unfinished"
 fi
-pip=("$root/.venv/bin/python" -m pip --disable-pip-version-check)
+pip=("$venv/bin/python" -m pip --disable-pip-version-check)
 echo "setup.sh: installing packages; the first time torch is the largest part, up to about 3 GB with CUDA, 0.2 GB without" >&2
 # torch alone and first: it has several builds, and what follows must not change the one that was chosen.
 # shellcheck disable=SC2086  # HEADRACE_TORCH is several words on purpose
 "${pip[@]}" install $torch
 "${pip[@]}" install -c "$root/constraints.txt" -e "$root[$extras]"
-for name in "${stamps[@]}"; do echo "$state" >"$root/.venv/.headrace-$name"; done
+for name in "${stamps[@]}"; do echo "$state" >"$venv/.headrace-$name"; done

@@ -25,6 +25,8 @@ def train_command(
         return 0
     if config is None:
         raise ConfigError("which config? headrace train CONFIG.yaml, or headrace train --resume RUN")
+    if seeds is not None:
+        refuse_both("--seeds", seeds, "seed", overrides)
     options = make_config(read_config(config), overrides)
     if seeds is None:
         print_result(train(options, init_from=init_from))
@@ -32,6 +34,18 @@ def train_command(
     for result in train_seeds(options, parse_seeds(seeds), config.stem, init_from):
         print_result(result)
     return 0
+
+
+def refuse_both(option: str, value: str, key: str, overrides: Sequence[str]) -> None:
+    """Refuse an option beside the config key that it sets.
+
+    Raises:
+        ConfigError: ``overrides`` give ``key``; names both.
+    """
+    for word, following in zip(overrides, [*overrides, ""][1:], strict=True):
+        name, equals, given = word.partition("=")
+        if name == f"--{key}":
+            raise ConfigError(f"{option} {value} and --{key} {given if equals else following} say the same; give one of them")
 
 
 def parse_seeds(text: str) -> list[int]:

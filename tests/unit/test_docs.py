@@ -24,6 +24,12 @@ def test_the_example_configs_that_the_readme_names_exist():
     assert [name for name in names if not (ROOT / name).exists()] == []
 
 
+def test_the_readme_plots_the_runs_that_its_line_before_makes():
+    found = re.search(r"train examples/(\w+)\.yaml --seeds .*\n\S*headrace plot (\S+)", (ROOT / "README.md").read_text())
+    assert found
+    assert found[2] == f"runs/{found[1]}"  # where `--seeds` writes, and a directory of runs to `plot`
+
+
 def test_the_worked_example_of_the_pool_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pool.md").read_text(), re.DOTALL)

@@ -75,6 +75,63 @@ def test_every_option_says_what_it_is(name, capsys):
     assert ("--learner.batch_size" in text) == parser.lists_keys
 
 
+def parsers(parser, words=()):
+    """Every command and subcommand, with the words that call it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, child in action.choices.items():
+                yield from parsers(child, (*words, name))
+            return
+    yield words, parser
+
+
+def sample(action):
+    """Words that give an option or argument another value than its default."""
+    if action.nargs == 0:
+        return []
+    text = action.choices[0] if action.choices else {int: "7", float: "7"}.get(action.type, "k=v")
+    return [text if text != action.default else action.choices[1]]
+
+
+LISTED = [
+    (words, action.option_strings[0], sample(action), [w for a in parser._actions if not a.option_strings for w in sample(a)])
+    for words, parser in parsers(cli.make_parser())
+    for action in parser._actions
+    if action.option_strings and action.dest != "help"
+]
+
+
+COMMANDS = ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "export", "import", "doctor"]
+
+
+def test_options_of_every_command_are_listed():
+    assert {words for words, *_ in LISTED} >= {("eval",), ("status",), ("pool", "import"), ("train",), ("actor",)}
+    assert (("eval",), "--seed") in [(words, option) for words, option, *_ in LISTED]
+
+
+@pytest.mark.parametrize(("words", "option", "value", "arguments"), LISTED, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize("glue", ["", "="])
+def test_every_option_that_help_lists_is_taken(words, option, value, arguments, glue, monkeypatch):
+    seen = []
+    for name in COMMANDS:
+        monkeypatch.setattr(cli, f"_{name}", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
+    given = [f"{option}={value[0]}"] if glue and value else [option, *value]
+    dest = option[2:].replace("-", "_")
+    assert cli.main([*words, *arguments, *given]) == 0
+    assert cli.main([*words, *arguments]) == 0
+    (with_it, overrides), (without, _) = seen
+    assert with_it[dest] != without[dest]
+    assert overrides == []
+
+
+@pytest.mark.parametrize("command", ["train", "buffer", "learner", "actor", "doctor"])
+def test_every_config_key_that_help_lists_is_an_override(command):
+    own = cli.own_options(cli.make_parser(), [command])
+    for key in all_keys():
+        words = [f"--{key}", "1"]
+        assert cli.split_overrides([command, "c.yaml", *words], own) == ([command, "c.yaml"], words)
+
+
 def test_help_lists_each_config_key_with_type_default_and_unit():
     text = keys_text()
     assert all(f"--{key}" in text for key in all_keys())
@@ -94,6 +151,9 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
         (["train", "p.yaml", "--learner.batch_size"], "--learner.batch_size: its value is missing; expected int in [1,"),
         (["train", "p.yaml", "--run.name", "--seed", "1"], "--run.name: its value is missing; expected str"),
         (["train", "p.yaml", "--seeds", "4..0"], "--seeds: '4..0' is an empty range, which must go up; nearest valid: 0..4"),
+        (["train", "p.yaml", "--seeds", "0..1", "--seed", "3"], "--seeds 0..1 and --seed 3 say the same; give one of them"),
+        (["train", "p.yaml", "--seed=3", "--seeds", "0..1"], "--seeds 0..1 and --seed 3 say the same"),
+        (["train", "p.yaml", "--mode", "sync", "--run.mode", "async"], "--mode sync and --run.mode async say the same"),
         (["train", "p.yaml", "--seeds", "4.."], "--seeds: '4..' is neither"),
         (["train", "--resume", "nowhere"], "nowhere: not a run directory"),
         (["train", "p.yaml", "--resume", "nowhere"], "--resume takes config"),
