@@ -212,6 +212,7 @@ _ALL = (
         "tombstones",
     ),
     _mutant("rows-twice-in-a-batch", "sampler", "if repeated.any():", "if False:", "sampler"),
+    _mutant("actors-batches-behind-all-critics", "sampler", "part.reshape(batches, -1)", "part.reshape(1, -1)", "sampler"),
     _mutant("leaf-of-zero-found", "sum_tree", "child = (sums > rest[:, None])", "child = (sums >= rest[:, None])", "sum_tree"),
     _mutant(
         "sums-in-single-precision",
