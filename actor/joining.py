@@ -31,6 +31,9 @@ class ActorSettings:
     seed: int
 
 
+REASON_CHARS = 200
+
+
 @dataclass(frozen=True)
 class Joined:
     """A process that the buffer has welcomed; ``stop`` is set by a signal."""
@@ -60,10 +63,14 @@ def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined 
     uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
     hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
-    stop = stop_on_signal()
+    stop, reason = stop_on_signal(), ""
     link.start()
     try:
         welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
         yield None if welcome is None else Joined(spec, uplink, link, welcome, stop)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        reason = "".join(c if c.isprintable() else " " for c in text)[:REASON_CHARS]
+        raise
     finally:
-        link.close(Goodbye(False, "leaving"))
+        link.close(Goodbye(False, reason))

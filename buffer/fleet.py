@@ -5,6 +5,8 @@ free           anybody                     granted: the id's epoch is raised
 held, lease on the same incarnation        granted: the epoch stays (a reconnect)
 held, lease on another process             refused ``held``, told who holds it, may ask again
 held, expired  another process             granted: the epoch is raised; the old session is fenced
+
+A run has one learner: all that ask to be it ask for the same id.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Any
 from headrace.buffer.epochs import Epochs
 from headrace.common.wire.compression import NONE, agreed
 from headrace.common.wire.messages import Hello, Refused
+
+LEARNER = "learner"
 
 
 @dataclass
@@ -35,8 +39,13 @@ class Session:
 
     @property
     def name(self) -> str:
-        """Role and id, the key of its epoch."""
-        return f"{self.role}/{self.id}"
+        """The key of its epoch."""
+        return name_of(self.role, self.id)
+
+
+def name_of(role: str, identity: str) -> str:
+    """Role and id; a learner's is the same whatever it calls itself."""
+    return f"{role}/{role if role == LEARNER else identity}"
 
 
 class Fleet:
@@ -51,10 +60,11 @@ class Fleet:
 
     def hello(self, peer: bytes, hello: Hello, now: float) -> tuple[Session, Session | None] | Refused:
         """Decide on a hello: the session and the one it replaces, or a refusal."""
-        name = f"{hello.role}/{hello.id}"
+        name = name_of(hello.role, hello.id)
         old = self._by_name.get(name)
         if old is not None and old.incarnation != hello.incarnation and now - old.seen < self._lease_s:
-            detail = f"{hello.role} id {hello.id!r} is held by pid {old.pid} on {old.host} (epoch {old.epoch})"
+            one = "" if old.id == hello.id else f"a run has one {hello.role}, and "
+            detail = f"{one}{hello.role} id {old.id!r} is held by pid {old.pid} on {old.host} (epoch {old.epoch})"
             return Refused("held", detail, self._heartbeat_s)
         if old is None and len(self._by_name) >= self._most:
             return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)

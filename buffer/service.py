@@ -244,6 +244,7 @@ class Service:
     def _on_goodbye(self, client: Client, goodbye: m.Goodbye, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "learner" and goodbye.done:
             self._board.work.append(Settle())  # durable: the next buffer must not wait for a learner that will not come
+        self.watch.left(client.session, goodbye.reason, now)
         self._end(client)
         return []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.buffer.fleet import Session
+from headrace.buffer.fleet import Session, name_of
 from headrace.buffer.worker import Totals
 from headrace.common.block import Array
 from headrace.common.metrics import RateWindow, process_memory
@@ -117,11 +117,15 @@ class Watch:
         while len(self._published) > 512:
             del self._published[min(self._published)]
 
-    def lost(self, session: Session, now: float) -> None:
-        """A session's lease has run out."""
-        self._lost.append(
-            {"role": session.role, "id": session.id, "host": session.host, "pid": session.pid, "at_s": now - self._since}
-        )
+    def lost(self, session: Session, now: float, why: str = "silent") -> None:
+        """A session's lease has run out, or its process says why it cannot go on."""
+        at = {"at_s": round(now - self._since, 3), "why": why}
+        self._lost.append({"role": session.role, "id": session.id, "host": session.host, "pid": session.pid, **at})
+
+    def left(self, session: Session, reason: str, now: float) -> None:
+        """A session ends with a goodbye, in order unless it says why its process cannot go on."""
+        if reason:
+            self.lost(session, now, reason)
 
     def observe(self, totals: Totals, now: float) -> None:
         """The pool's counters at ``now``."""
@@ -237,6 +241,9 @@ class Watch:
         if filled and not service.pacing.drawable and not service.totals.waiting:
             rows = service.totals.size
             warnings.append(f"the pool holds {rows} rows, too few for a batch: see pool.min_block_rows and rows_retired")
+        here = {session.name for session in service.fleet.sessions()}
+        gone = {name_of(who["role"], who["id"]): who for who in self._lost}
+        warnings += [f"{name} has not come back: {who['why']}" for name, who in sorted(gone.items()) if name not in here]
         lost = service.totals.counters.get("lost_before", 0)
         return warnings + ([f"{lost} rows were lost before they reached the buffer"] if lost else [])
 

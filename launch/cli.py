@@ -45,6 +45,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left, as `| head` does
         return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return _fail(f"{place}{error.strerror or error}")
     except Exception as error:
         return _fail(f"internal error: {type(error).__name__}: {error} (HEADRACE_DEBUG=1 shows where)")
     return code

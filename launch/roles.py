@@ -155,6 +155,11 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return MUST_NOT_RESTART if isinstance(error, PERMANENT) else 1
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        traceback.print_exc()
+        place = f"{error.filename}: " if error.filename is not None else ""
+        print(f"headrace {name}: error: {place}{error.strerror or error}", file=sys.stderr)
+        return 1
     except Exception:
         traceback.print_exc()  # a defect: the log is where it is looked for
         return 1

@@ -48,7 +48,8 @@ class TrainResult:
         updates: optimiser updates that the final policy has had, in both phases.
         updates_granted: updates that were granted to learners, which the status calls updates.
         updates_lost: the difference: made or begun by a learner that died before its next checkpoint.
-        wall_s: seconds from the start of this call to the end of the last role, final evaluation excluded.
+        wall_s: seconds from the start of this call (of a resumed run: of the last one) to the end of the last role, final
+            evaluation excluded.
         achieved_ratio: online updates that the final policy has had per env step after the minimum fill.
         counters: what was accepted, refused, evicted and so on.
         seed: the run's seed.
@@ -81,7 +82,8 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
 
     Raises:
         ConfigError: the config cannot work; nothing was started.
-        HeadraceError: the run failed, or its final evaluation is not finite; the text says why.
+        HeadraceError: the run failed, its updates could not be made, or its final evaluation failed or is not finite; the
+            text says why.
         KeyboardInterrupt: somebody stopped it; it can be resumed.
     """
     if isinstance(config, (str, Path)):
@@ -127,6 +129,23 @@ def require_verdict(result: TrainResult) -> TrainResult:
             f" env, and at the losses in {run.metrics}; {run.result} says null"
         )
     return result
+
+
+def require_updates(config: RunConfig, result: TrainResult) -> None:
+    """Refuse to call a run done whose learner never had the rows for the updates that the run waits for.
+
+    Raises:
+        HeadraceError: it did not.
+    """
+    pacing, online = config.pacing, result.updates_granted - result.offline_updates
+    waits = pacing.hold_learner or pacing.hold_actors
+    owed = math.floor(pacing.ratio * max(0, result.env_steps - pacing.min_fill)) if waits else 0
+    if online < owed or result.offline_updates < pacing.offline_updates:
+        sets = f", or for sampling.sets {', '.join(config.sampling.sets)}" if config.sampling.sets else ""
+        raise HeadraceError(
+            f"the run's env steps are done, but only {result.updates_granted} of {owed + pacing.offline_updates} updates were"
+            f" made: the pool never had enough rows for learner.batch_size {config.learner.batch_size}{sets}"
+        )
 
 
 class Stopped(KeyboardInterrupt):
@@ -241,20 +260,24 @@ class _Job:
 
     def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:
         config = self._config
-        mean, std = None, None
+        mean, std, failure = None, None, ""
         weights = read_policy(find_policy(self._run.path))
         if config.eval.final_episodes:
             self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
-            verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
-            if math.isfinite(verdict.mean) and math.isfinite(verdict.std):
-                mean, std = verdict.mean, verdict.std
+            try:
+                verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
+            except HeadraceError as error:  # the policy and its counters are there all the same
+                failure = str(error)
+            else:
+                if math.isfinite(verdict.mean) and math.isfinite(verdict.std):
+                    mean, std = verdict.mean, verdict.std
         granted, updates, offline = status["updates"], weights.version.step, status["offline_updates"]
         beyond = status["env_steps"] - config.pacing.min_fill
         result = TrainResult(
             run_dir=str(self._run.path),
             eval_return_mean=mean,
             eval_return_std=std,
-            episodes=config.eval.final_episodes,
+            episodes=0 if failure else config.eval.final_episodes,
             env_steps=status["env_steps"],
             updates=updates,
             updates_granted=granted,
@@ -267,4 +290,10 @@ class _Job:
             offline_updates=offline,
         )
         write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
+        if failure:
+            raise HeadraceError(
+                f"the run is trained, but its final evaluation failed: {failure}; {self._run.result} holds the rest;"
+                f" to evaluate again: headrace eval {self._run.path}"
+            )
+        require_updates(config, result)
         return require_verdict(result)

@@ -84,7 +84,7 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
                 done = LearnerLoop(settings, welcome, feed, link, sinks, clock).run(stop)
     finally:
         gatherer.close()
-        link.close(Goodbye(done, "the run is complete" if done else "leaving"))
+        link.close(Goodbye(done))
     return 0
 
 

@@ -137,7 +137,7 @@ class Query(Message):
 
 @dataclass(frozen=True)
 class Goodbye(Message):
-    """The client leaves in order; ``done`` says that its job is complete."""
+    """The client leaves; ``done`` says that its job is complete, ``reason`` why it cannot go on, empty in good order."""
 
     TAG: ClassVar[int] = 11
     done: bool = flag()

@@ -88,6 +88,33 @@ def test_a_silent_client_loses_its_session(buffer):
     assert first(buffer.block(b"A", 1, 0), m.Refused).reason == "hello-first"
 
 
+def test_a_run_has_one_learner_whatever_it_calls_itself(buffer):
+    buffer.actor()
+    buffer.learner()
+    newcomer = m.Hello(1, "learner", "other", b"8", "elsewhere", 77)
+    refused = first(buffer.say(b"M", newcomer), m.Refused)
+    assert (refused.reason, refused.retry_s > 0) == ("held", True)
+    assert refused.detail.startswith("a run has one learner, and learner id 'l' is held by pid")
+    buffer.tick(5.1)
+    assert first(buffer.say(b"M", newcomer), m.Welcome).epoch == 2  # its weights are newer than all of the first one's
+    assert first(buffer.say(b"L", m.Draw(100, 4)), m.Refused).reason == "hello-first"
+
+
+def test_who_is_lost_or_cannot_go_on_is_in_the_warnings_until_it_is_back(buffer):
+    buffer.actor(b"A", "a0")
+    buffer.actor(b"B", "a1")
+    buffer.say(b"B", m.Goodbye(False, "EnvError: the arm does not answer"))
+    buffer.tick(5.1)
+    assert buffer.status()["warnings"] == [
+        "actor/a0 has not come back: silent",
+        "actor/a1 has not come back: EnvError: the arm does not answer",
+    ]
+    buffer.actor(b"C", "a1", incarnation=b"7")
+    assert buffer.status()["warnings"] == ["actor/a0 has not come back: silent"]
+    buffer.say(b"C", m.Goodbye(False))
+    assert len(buffer.status()["lost_sessions"]) == 2
+
+
 def test_a_snapshot_is_made_for_an_observer_that_asks(buffer, tmp_path):
     buffer.say(b"O", m.Hello(1, "observer", "o", b"3", "host", 9))
     buffer.say(b"O", m.Query("snapshot"))

@@ -18,6 +18,7 @@ import headrace.launch
 from headrace.actor.evaluate import EvalResult
 from headrace.buffer import SACReplayPool
 from headrace.buffer.query import Observer
+from headrace.common.errors import EnvError
 from headrace.common.weights import Version, WeightSet
 from headrace.launch import cli, runner
 from headrace.launch.children import headrace_command
@@ -241,6 +242,30 @@ def test_a_final_evaluation_that_is_not_finite_is_null_and_an_error(place, capsy
 
     result = json.loads((place / "runs" / "nan" / "result.json").read_text(), parse_constant=refuse)
     assert (result["eval_return_mean"], result["eval_return_std"], result["updates"]) == (None, None, 28)
+
+
+def test_a_final_evaluation_that_fails_leaves_the_result_of_the_training(place, capsys, monkeypatch):
+    def judge(*words):
+        raise EnvError("evaluation: the env crashed in episode 3")
+
+    monkeypatch.setattr(runner, "judge", judge)
+    (place / "short.yaml").write_text(yaml.safe_dump(SHORT))
+    assert cli.main(["train", "short.yaml", "--mode", "sync", "--run.dir", "runs", "--run.name", "crash"]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "the run is trained, but its final evaluation failed: evaluation: the env crashed in episode 3;" in last
+    assert last.endswith("to evaluate again: headrace eval runs/crash")
+    result = json.loads((place / "runs" / "crash" / "result.json").read_text())
+    assert (result["eval_return_mean"], result["episodes"], result["updates"]) == (None, 0, 28)
+
+
+def test_a_run_without_the_rows_for_its_updates_did_not_do_its_job(place, capsys):
+    sets = {"demo": {"share": 0.5, "source": ["demo"]}, "own": {"share": 0.5, "source": ["policy"]}}
+    (place / "short.yaml").write_text(yaml.safe_dump({**SHORT, "sampling": {"sets": sets}}))
+    assert cli.main(["train", "short.yaml", "--mode", "sync", "--run.dir", "runs", "--run.name", "none"]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "only 0 of 28 updates were made: the pool never had enough rows" in last
+    assert last.endswith("or for sampling.sets demo, own")
+    assert json.loads((place / "runs" / "none" / "result.json").read_text())["updates"] == 0
 
 
 def test_updates_are_those_that_the_final_policy_has_had(place, capsys):
