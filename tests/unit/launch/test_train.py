@@ -259,7 +259,7 @@ def test_a_final_evaluation_that_fails_leaves_the_result_of_the_training(place, 
 
 
 def test_a_run_without_the_rows_for_its_updates_did_not_do_its_job(place, capsys):
-    sets = {"demo": {"share": 0.5, "source": ["demo"]}, "own": {"share": 0.5, "source": ["policy"]}}
+    sets = {"demo": {"share": 0.5, "source": ["demo"], "when_small": "replace"}, "own": {"share": 0.5, "source": ["policy"]}}
     (place / "short.yaml").write_text(yaml.safe_dump({**SHORT, "sampling": {"sets": sets}}))
     assert cli.main(["train", "short.yaml", "--mode", "sync", "--run.dir", "runs", "--run.name", "none"]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
