@@ -1,4 +1,4 @@
-"""Policies that act in torch: the MLP again, and any model named module:Class. The only file here that imports torch."""
+"""Policies that act in torch: the MLP again, and any model named module:Class. Only device.py imports torch too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headrace.actor.device import require_device
 from headrace.actor.policy import Box, MlpLayout, Policy
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
@@ -28,7 +29,9 @@ def make_torch_policy(weights: WeightSet, spec: TransitionSpec, device: str) -> 
 
     Raises:
         SpecError: the description does not fit, or the tensors do not.
+        ConfigError: the device is not there.
     """
+    require_device(device)
     kind = weights.policy.get("type")
     if kind == "mlp":
         return TorchMlpPolicy(weights, spec, device)

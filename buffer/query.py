@@ -8,7 +8,7 @@ from typing import Any
 
 import zmq
 
-from headrace.common.errors import DeadlineExceeded, WireError
+from headrace.common.errors import DeadlineExceeded, HeadraceError, WireError
 from headrace.common.wire import sockets
 from headrace.common.wire.codec import decode, encode
 from headrace.common.wire.link import new_hello
@@ -21,7 +21,11 @@ class Observer:
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._context = zmq.Context()
-        self._socket = sockets.dealer(self._context, endpoint)
+        try:
+            self._socket = sockets.dealer(self._context, endpoint)
+        except HeadraceError:
+            self._context.term()
+            raise
         self._hello = new_hello("observer", f"observer-{time.time_ns()}")
 
     def status(self, deadline_s: float) -> dict[str, Any]:

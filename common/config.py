@@ -133,7 +133,7 @@ def describe(cls: type, path: str = "") -> list[OptionDoc]:
             kind = f"list of {kind}"
         low, high = f.metadata.get("low"), f.metadata.get("high")
         if low is not None or high is not None:
-            kind += f" in [{'-inf' if low is None else f'{low:g}'}, {'inf' if high is None else f'{high:g}'}]"
+            kind += f" in [{'-inf' if low is None else number(low)}, {'inf' if high is None else number(high)}]"
         default = "required"
         if f.default is not MISSING:
             default = repr(_plain(f.default))
@@ -261,11 +261,11 @@ def _scalar(hint: Any, value: Any, key: str, meta: Mapping[str, Any]) -> Any:
             raise ConfigError(f"{key}: expected true or false, got {value!r}")
         return value
     if hint is int:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        if isinstance(value, bool) or not (isinstance(value, int) or _is_whole(value)):
             raise ConfigError(f"{key}: expected an integer, got {value!r}")
         return _in_range(int(value), key, meta)
     if hint is float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(_finite(value)):
             raise ConfigError(f"{key}: expected a finite number, got {value!r}")
         return _in_range(float(value), key, meta)
     if hint is str:
@@ -280,13 +280,30 @@ def _scalar(hint: Any, value: Any, key: str, meta: Mapping[str, Any]) -> Any:
     raise TypeError(f"{key}: option type {hint!r} is not supported by the config loader")
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _finite(value: float) -> float:
+    """``value`` as a float; infinite where it is larger than any."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def number(value: float) -> str:
+    """A number for people, who copy it: whole ones with all their digits, the others so that they read back equal."""
+    return str(int(value)) if isinstance(value, int) or (value.is_integer() and abs(value) < 1e16) else repr(value)
+
+
 def _in_range(value: T, key: str, meta: Mapping[str, Any]) -> T:
     low, high = meta.get("low"), meta.get("high")
-    number = typing.cast("float", value)
-    if low is not None and number < low:
-        raise ConfigError(f"{key}: {number:g} is below the smallest allowed value; nearest valid: {low:g}")
-    if high is not None and number > high:
-        raise ConfigError(f"{key}: {number:g} is above the largest allowed value; nearest valid: {high:g}")
+    found = typing.cast("float", value)
+    if low is not None and found < low:
+        raise ConfigError(f"{key}: {number(found)} is below the smallest allowed value; nearest valid: {number(low)}")
+    if high is not None and found > high:
+        raise ConfigError(f"{key}: {number(found)} is above the largest allowed value; nearest valid: {number(high)}")
     return value
 
 

@@ -242,7 +242,9 @@ def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:
 
     def body() -> int:
         config, run = load_target(args.target, overrides)
-        return roles.run_buffer(config, run or shared_run(config, args.target.stem), args.bind)
+        run = run or shared_run(config, args.target.stem)
+        with run.undone_if_refused():
+            return roles.run_buffer(config, run, args.bind)
 
     return roles.guarded("buffer", body)
 
@@ -254,9 +256,10 @@ def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
 
     def body() -> int:
         config, run = load_target(args.target, overrides)
-        run = run or shared_run(config, args.target.stem)
         policy = find_policy(args.init_from) if args.init_from else None
-        return roles.run_learner(config, run, args.connect, args.id, policy)
+        run = run or shared_run(config, args.target.stem)
+        with run.undone_if_refused():
+            return roles.run_learner(config, run, args.connect, args.id, policy)
 
     return roles.guarded(args.id, body)
 

@@ -47,6 +47,14 @@ class RunOptions:
         15.0, help="time between two drawings of the learning curve; 0 draws it at the end only", unit="s", low=0, resume=True
     )
 
+    def check(self, path: str = "run") -> None:
+        """Refuse a name that would lead out of ``dir``."""
+        if self.name in (".", "..") or "/" in self.name or "\0" in self.name:
+            last = self.name.rstrip("/").rpartition("/")[2].strip(".\0") or "empty"
+            raise ConfigError(
+                f"{path}.name: {self.name!r} is a path, but names one directory in {path}.dir; nearest valid: {last}"
+            )
+
 
 @dataclass(frozen=True)
 class EvalConfig:
@@ -146,7 +154,9 @@ def make_config(mapping: Mapping[str, Any], overrides: Sequence[str] = ()) -> Ru
 
 
 def parse_value(text: str) -> Any:
-    """One value of the command line, read as YAML."""
+    """One value of the command line, read as YAML; an empty one is the empty text."""
+    if not text.strip():
+        return ""
     return _parse(text, f"value {text!r}")
 
 

@@ -114,8 +114,10 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
 
 
 def _player(config: RunConfig, endpoint: str, identity: str) -> ActorSettings:
+    from headrace.actor.device import require_device
     from headrace.actor.joining import ActorSettings
 
+    require_device(config.actor.device)
     return ActorSettings(endpoint, identity, config.env, config.window, config.actor, config.network, config.seed)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ class RunDir:
         self.curve = path / "curve.png"
         self.environment = path / "environment.txt"
         self.result = path / "result.json"
+        self._made: list[Path] = []  # the directory and those above it, where this object made them
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any]) -> RunDir:
@@ -48,15 +50,39 @@ class RunDir:
             ConfigError: a run lives there already, or the place cannot be written.
         """
         run = cls(path)
-        if run.config.exists() and any(p.exists() for p in (run.checkpoints, run.metrics, run.pool / "manifest.json")):
+        if run.config.exists() and run.has_data:
             raise ConfigError(f"run.name: {path} holds a run already; continue it with --resume {path} or choose another name")
+        missing = [p for p in (path, *path.parents) if not p.exists()]
         try:
             run.logs.mkdir(parents=True, exist_ok=True)
             write_whole(run.identity, uuid.uuid4().hex[:12] + "\n")
             run.write_config(config)
         except OSError as error:
             raise ConfigError(f"run.dir: cannot write {path}: {error.strerror or error}") from error
+        run._made = missing
         return run
+
+    @property
+    def has_data(self) -> bool:
+        """Whether a role has written anything that somebody could want back."""
+        return any(p.exists() for p in (self.checkpoints, self.metrics, self.pool / "manifest.json"))
+
+    @contextlib.contextmanager
+    def undone_if_refused(self) -> Iterator[None]:
+        """Remove the directory that :meth:`create` made when the start within is refused before there is data."""
+        try:
+            yield
+        except HeadraceError:
+            if self._made and not self.has_data and not self.endpoint.exists():  # else a buffer lives here
+                shutil.rmtree(self.path, ignore_errors=True)
+                for parent in self._made[1:]:
+                    with contextlib.suppress(OSError):
+                        parent.rmdir()
+            raise
+
+    def keep(self) -> None:
+        """Leave the directory in place whatever happens: its logs are needed."""
+        self._made = []
 
     @classmethod
     def open(cls, path: Path) -> RunDir:

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace.actor.device import require_device
 from headrace.buffer.generations import is_pool
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
@@ -95,7 +96,10 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
         read_policy(policy)  # a damaged one is refused before anything starts
     find_past(config)
     find_demos(config)
-    return _Job(config, new_run(config), policy).run()
+    require_device(config.actor.device)
+    run = new_run(config)
+    with run.undone_if_refused():
+        return _Job(config, run, policy).run()
 
 
 def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
@@ -113,6 +117,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     old = make_config(read_config(run.config))
     config = resume_config(old, overrides)
     require_resumable(run, old, config)
+    require_device(config.actor.device)
     return _Job(config, run, None).run()
 
 
@@ -256,6 +261,7 @@ class _Job:
             self._progress.notice(f"last lines of {self._run.log(name)}:")
             for line in words:
                 self._progress.notice(f"  {line}")
+        self._run.keep()
         return f"{decisions.reason}; logs are in {self._run.logs}"
 
     def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:

@@ -31,12 +31,13 @@ def endpoint_of(target: str) -> str:
 
 
 def newest_run(parent: Path) -> str:
-    """The run in ``parent`` that was begun last.
+    """The run in ``parent``, or in a directory of runs there as ``train --seeds`` makes it, that was begun last.
 
     Raises:
         ConfigError: there is none.
     """
-    runs = sorted(parent.glob("*/config.yaml"), key=lambda p: p.stat().st_mtime)
+    found = [*parent.glob("*/config.yaml"), *parent.glob("*/*/config.yaml")]
+    runs = sorted(found, key=lambda p: p.stat().st_mtime)
     if not runs:
         raise ConfigError(f"no run in {parent}/; say which: headrace status RUN or headrace status tcp://HOST:PORT")
     return str(runs[-1].parent)

@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
 
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
+
+MAX_PORT = 65535
+
+
+def split_endpoint(endpoint: str, key: str = "network.endpoint") -> SplitResult:
+    """The parts of ``tcp://HOST:PORT`` or ``ipc://PATH``.
+
+    Raises:
+        ConfigError: it is neither, or its port is none: ZeroMQ would take 65536 more than one for the same.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        host = parts.hostname
+    except ValueError as error:
+        raise ConfigError(f"{key}: {endpoint!r} is not an endpoint: {error}; expected tcp://HOST:PORT") from None
+    if parts.scheme not in ("tcp", "ipc") or (parts.scheme == "tcp" and not host):
+        raise ConfigError(f"{key}: {endpoint!r} is not an endpoint; expected tcp://HOST:PORT")
+    port = parts.netloc.rpartition(":")[2]
+    if parts.scheme == "tcp" and not (port.isascii() and port.isdigit()):
+        raise ConfigError(f"{key}: {endpoint!r} names no port; expected tcp://HOST:PORT")
+    if parts.scheme == "tcp" and int(port) > MAX_PORT:
+        raise ConfigError(f"{key}: port {port} of {endpoint!r} is above the largest; nearest valid: {MAX_PORT}")
+    return parts
 
 
 @dataclass(frozen=True)
@@ -38,7 +62,8 @@ class NetworkConfig:
     )
 
     def check(self, path: str = "network") -> None:
-        """Refuse times that cannot work together."""
+        """Refuse what is no endpoint, and times that cannot work together."""
+        split_endpoint(self.endpoint, f"{path}.endpoint")
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"{path}.lease_s: {self.lease_s:g} s is below three heartbeats ({path}.heartbeat_s {self.heartbeat_s:g} s);"

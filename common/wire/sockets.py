@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import urlsplit
 
 import zmq
 
 from headrace.common.errors import ConfigError
-from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.network import NetworkConfig, split_endpoint
 
 # A peer's queue holds whole messages; bytes are bounded by credit and by the server's own queues above it.
 HIGH_WATER = 1000
 
 
 def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
-    """A client's socket, dialling ``endpoint``; sends fail at once while there is no connection."""
+    """A client's socket, dialling ``endpoint``; sends fail at once while there is no connection.
+
+    Raises:
+        ConfigError: it is no endpoint, or cannot be dialled.
+    """
+    split_endpoint(endpoint)
     socket = context.socket(zmq.DEALER)
     _common(socket, endpoint)
     socket.setsockopt(zmq.IMMEDIATE, 1)
@@ -52,9 +56,7 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> z
 
 def refuse_strangers(network: NetworkConfig) -> None:
     """Refuse a non-loopback endpoint unless ``network.insecure`` says that the network itself is trusted."""
-    parts = urlsplit(network.endpoint)
-    if parts.scheme not in ("tcp", "ipc") or (parts.scheme == "tcp" and not parts.hostname):
-        raise ConfigError(f"network.endpoint: {network.endpoint!r} is not an endpoint; expected tcp://HOST:PORT")
+    parts = split_endpoint(network.endpoint)
     if parts.scheme == "ipc" or network.insecure:
         return
     host = (parts.hostname or "").strip("[]")

@@ -20,6 +20,7 @@ class Inner:
 class Outer:
     count: int = config.option(help="how many", low=1)
     mode: str = config.option("fast", help="how", choices=("fast", "slow"))
+    large: int = config.option(0, help="many", high=(1 << 31) - 1)
     flag: bool = config.option(False, help="whether")
     maybe: int | None = config.option(None, help="perhaps")
     free: dict[str, object] = config.option(factory=dict, help="anything")
@@ -52,6 +53,12 @@ def test_defaults_overrides_and_round_trip():
         ({"count": 1, "inner": {"names": "abc"}}, ["inner.names", "list"]),
         ({"count": 1, "inner": {"rate": float("nan")}}, ["inner.rate", "finite"]),
         ({"count": 13}, ["13", "12"]),
+        ({"count": 1, "large": 99999999999}, ["large: 99999999999 is above", "nearest valid: 2147483647"]),
+        ({"count": 1, "large": 10**400}, ["large: 1000000000", "nearest valid: 2147483647"]),
+        ({"count": 1, "inner": {"rate": 10.0000001}}, ["inner.rate: 10.0000001 is above", "nearest valid: 10"]),
+        ({"count": 1, "inner": {"rate": 10**400}}, ["inner.rate", "finite"]),
+        ({"count": float("inf")}, ["count", "inf", "integer"]),
+        ({"count": "1e999"}, ["count", "inf", "integer"]),
     ],
 )
 def test_what_is_wrong_is_named(mapping, words):

@@ -154,6 +154,12 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
         (["train", "p.yaml", "--seeds", "0..1", "--seed", "3"], "--seeds 0..1 and --seed 3 say the same; give one of them"),
         (["train", "p.yaml", "--seed=3", "--seeds", "0..1"], "--seeds 0..1 and --seed 3 say the same"),
         (["train", "p.yaml", "--mode", "sync", "--run.mode", "async"], "--mode sync and --run.mode async say the same"),
+        (["train", "p.yaml", "--actor.device", "cuda:4096"], "actor.device: 'cuda:4096' cannot be used here: "),
+        (["train", "p.yaml", "--actor.device", "nonsense"], "actor.device: 'nonsense' cannot be used here: "),
+        (
+            ["status", "tcp://127.0.0.1:70000"],
+            "port 70000 of 'tcp://127.0.0.1:70000' is above the largest; nearest valid: 65535",
+        ),
         (["train", "p.yaml", "--seeds", "4.."], "--seeds: '4..' is neither"),
         (["train", "--resume", "nowhere"], "nowhere: not a run directory"),
         (["train", "p.yaml", "--resume", "nowhere"], "--resume takes config"),
@@ -168,6 +174,7 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
 )
 def test_what_is_wrong_is_one_line(words, said, config_file, capsys):
     assert said in fails(capsys, *words)
+    assert [p.name for p in config_file.parent.iterdir()] == ["p.yaml"]
 
 
 def test_a_listener_that_is_not_there_is_named(config_file, capsys):

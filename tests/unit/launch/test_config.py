@@ -60,6 +60,17 @@ def test_another_schema_is_refused():
         ("--run.mode asynch", "run.mode: 'asynch' is not one of async, sync; nearest: async"),
         ("--actor.priorities a:b", "actor.priorities: 'a:b' with sampling.method uniform, which has none"),
         ("--pacing.ratio -1", "pacing.ratio: -1 is below the smallest allowed value; nearest valid: 0"),
+        ("--run.name ../../x", "run.name: '../../x' is a path, but names one directory in run.dir; nearest valid: x"),
+        ("--run.name a/b/", "nearest valid: b"),
+        ("--run.name ..", "run.name: '..' is a path"),
+        ("--run.name /", "nearest valid: empty"),
+        ("--seed 99999999999", "seed: 99999999999 is above the largest allowed value; nearest valid: 2147483647"),
+        ("--network.endpoint tcp://127.0.0.1:22222222", "network.endpoint: port 22222222 of"),
+        ("--network.endpoint tcp://127.0.0.1:65536", "nearest valid: 65535"),
+        ("--network.endpoint tcp://127.0.0.1", "names no port"),
+        ("--network.endpoint tcp://127.0.0.1:-1", "names no port"),
+        ("--network.endpoint tcp://[::1", "network.endpoint: 'tcp://[::1' is not an endpoint"),
+        ("--network.endpoint here", "network.endpoint: 'here' is not an endpoint"),
         ("--env.id 5", "env.id: expected text, got 5"),
     ],
 )
@@ -96,6 +107,19 @@ def test_unreadable_bytes_are_one_line_too(tmp_path):
 @pytest.mark.parametrize(("text", "value"), [("3", 3), ("true", True), ("[1, 2]", [1, 2]), ("a", "a"), ("{a: 1}", {"a": 1})])
 def test_values_of_the_command_line_are_yaml(text, value):
     assert parse_value(text) == value
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_value_is_the_empty_text(text):
+    assert make("--run.name", text).run.name == ""
+    assert make("--actor.priorities=").actor.priorities == ""
+    with pytest.raises(ConfigError, match=r"learner.batch_size: expected an integer, got ''"):
+        make("--learner.batch_size", text)
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:65535", "tcp://[::1]:5555", "tcp://*:0", "ipc:///run/x"])
+def test_an_endpoint_is_taken(endpoint):
+    assert make("--network.endpoint", endpoint).network.endpoint == endpoint
 
 
 def test_resume_changes_what_it_may():

@@ -9,6 +9,7 @@ import yaml
 from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, NoSpace
 from headrace.launch import stash
 from headrace.launch.rundir import RunDir, read_json, read_lines, write_whole
+from headrace.launch.watch import newest_run
 
 
 def test_a_new_run_has_config_identity_and_logs(tmp_path):
@@ -137,3 +138,49 @@ def test_a_run_is_supervised_once_at_a_time(tmp_path):
         pass
     with run.claim():
         pass
+
+
+@pytest.fixture
+def refuse(tmp_path):
+    def start(run, *written):
+        with pytest.raises(HeadraceError), run.undone_if_refused():
+            for name in written:
+                (run.path / name).parent.mkdir(exist_ok=True)
+                (run.path / name).touch()
+            raise ConfigError("no")
+        return run.path.exists()
+
+    return start
+
+
+def test_a_refused_start_leaves_nothing(tmp_path, refuse):
+    assert not refuse(RunDir.create(tmp_path / "runs" / "a", {}), "logs/buffer.log", "pool/buffer.lock")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_start_leaves_what_was_there(tmp_path, refuse):
+    (tmp_path / "runs" / "other").mkdir(parents=True)
+    assert not refuse(RunDir.create(tmp_path / "runs" / "a", {}))
+    assert [p.name for p in (tmp_path / "runs").iterdir()] == ["other"]
+    (tmp_path / "mine").mkdir()
+    assert refuse(RunDir.create(tmp_path / "mine", {}))
+
+
+@pytest.mark.parametrize("what", ["checkpoints/x", "metrics.jsonl", "pool/manifest.json", "endpoint"])
+def test_a_run_with_data_or_a_buffer_stays(tmp_path, refuse, what):
+    assert refuse(RunDir.create(tmp_path / "a", {}), what)
+
+
+def test_a_run_whose_logs_are_needed_stays(tmp_path, refuse):
+    run = RunDir.create(tmp_path / "a", {})
+    run.keep()
+    assert refuse(run)
+
+
+@pytest.mark.parametrize("newest", ["runs/one", "runs/q/seed-2"])
+def test_the_newest_run_is_found_below_a_directory_of_seeds_too(tmp_path, newest):
+    for number, name in enumerate(["runs/one", "runs/q/seed-0", "runs/q/seed-2"]):
+        run = RunDir.create(tmp_path / name, {})
+        os.utime(run.config, (9999, 9999) if name == newest else (number, number))
+    (tmp_path / "runs" / "empty").mkdir()
+    assert newest_run(tmp_path / "runs") == str(tmp_path / newest)

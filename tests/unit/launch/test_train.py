@@ -179,6 +179,7 @@ def test_what_only_a_role_can_know_ends_the_run_with_one_line(place, words, said
     assert last.startswith("headrace: error: ")
     assert said in last
     assert "Traceback" not in err
+    assert [p.name for p in place.iterdir()] == ["tiny.yaml"]
 
 
 def test_roles_started_by_hand_find_each_other(place):
