@@ -7,7 +7,7 @@ from campaign.planting import Mutant
 COMPRESSION, INTAKE = ("tests/protocol/test_compression.py",), ("tests/protocol/test_intake.py",)
 BLOCK = ("tests/unit/common/test_block.py",)
 LABEL_BOX, UPLINK = "tests/unit/actor/test_label_box.py", "tests/protocol/test_uplink.py"
-SERVICE, BATCHES = "tests/protocol/test_service.py", "tests/protocol/test_batches.py"
+BATCHES = "tests/protocol/test_batches.py"
 FEED = "tests/unit/learner/test_feed.py"
 
 WIRE = (
@@ -86,16 +86,9 @@ WIRE = (
         "buffer/labels.py",
         'return kept if label.episode == ANY_EPISODE else kept[reader.rows(kept)["episode"] == label.episode]',
         "return kept",
-        (SERVICE,),
+        INTAKE,
     ),
     Mutant("torn-rows-handed-on", "learner/reading.py", "        if not bad.any():\n", "        if True:\n", (FEED,)),
-    Mutant(
-        "gathered-from-a-pool-that-is-gone",
-        "learner/reading.py",
-        "if view is not None and job.head.nonce != view.nonce:",
-        "if view is not None and job.head.nonce < 0:",
-        (FEED,),
-    ),
     Mutant(
         "redraws-lost-with-their-session",
         "learner/feed.py",
