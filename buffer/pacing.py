@@ -63,7 +63,7 @@ class PacingConfig:
     )
 
     def check(self, path: str = "pacing") -> None:
-        """Refuse a run that can never make an update."""
+        """Refuse a run that can never make an update; sizes are looked at together with those of batch and pool."""
         if self.ratio == 0 and not self.hold_learner:
             raise ConfigError(
                 f"{path}.hold_learner: false, so the learner never waits, with {path}.ratio 0, which asks for no update;"
@@ -73,22 +73,6 @@ class PacingConfig:
             raise ConfigError(
                 f"{path}.env_steps: 1 with {path}.ratio {self.ratio:g}: the first step fills, so none is left to learn from;"
                 " nearest valid: 2"
-            )
-        if self.env_steps and self.min_fill >= self.env_steps and self.ratio > 0:
-            raise ConfigError(
-                f"{path}.min_fill: {self.min_fill} is not below {path}.env_steps {self.env_steps}, so"
-                f" {path}.ratio {self.ratio:g} can never be met; nearest valid: {max(1, self.env_steps - 1)}"
-            )
-        beyond = self.env_steps - self.min_fill
-        if self.env_steps and 0 < self.ratio * beyond < 1:
-            raise ConfigError(
-                f"{path}.ratio: {self.ratio:g} over the {beyond} env steps after {path}.min_fill {self.min_fill} owes no"
-                f" update; nearest valid: {math.ceil(1e6 / beyond) / 1e6:g}, or 0 to collect only"
-            )
-        if self.env_steps and self.random_steps > self.env_steps:
-            raise ConfigError(
-                f"{path}.random_steps: {self.random_steps} is above {path}.env_steps {self.env_steps};"
-                f" nearest valid: {self.env_steps}"
             )
 
     @property

@@ -18,6 +18,7 @@ from headrace.buffer.pacing import PacingConfig
 from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
 from headrace.common.errors import ConfigError
 from headrace.common.wire.network import NetworkConfig
+from headrace.launch.sizes import require_sizes
 from headrace.launch.supervision import SupervisorConfig
 from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.sinks import SinkConfig
@@ -95,8 +96,7 @@ class RunConfig:
 
     def check(self, path: str = "") -> None:
         """Refuse combinations of options of several roles that cannot work."""
-        batch, capacity, fill = self.learner.batch_size, self.pool.capacity, self.pacing.min_fill
-        goal, offline = self.pacing.env_steps, self.pacing.offline_updates
+        batch, capacity, offline = self.learner.batch_size, self.pool.capacity, self.pacing.offline_updates
         if self.pool.demos:
             self.sampling.check_pinned()
         if offline and not (self.run.pool_from or self.pool.demos):
@@ -104,17 +104,7 @@ class RunConfig:
                 f"pacing.offline_updates: {offline} with run.pool_from and pool.demos empty, so there is nothing to learn"
                 " from; nearest valid: 0, or name a pool or demonstrations"
             )
-        if goal and self.pacing.ratio and batch >= goal:
-            raise ConfigError(
-                f"learner.batch_size: {batch} is not below pacing.env_steps {goal}, so no batch could be drawn before the"
-                f" end; nearest valid: {goal - 1}"
-            )
-        if batch > capacity:
-            raise _impossible("learner.batch_size", batch, "above", "pool.capacity", capacity)
-        if fill > capacity:
-            raise _impossible("pacing.min_fill", fill, "above", "pool.capacity", capacity)
-        if fill < batch:
-            raise _impossible("pacing.min_fill", fill, "below", "learner.batch_size", batch)
+        require_sizes(self.pacing, batch, capacity)
         self.sampling.check_fits(capacity, batch)
         if self.actor.priorities and self.sampling.method != "prioritised":
             raise ConfigError(

@@ -8,6 +8,7 @@ import pytest
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.common import config
 from headrace.common.errors import ConfigError
+from headrace.launch.sizes import require_sizes
 
 
 def make(**options):
@@ -177,5 +178,5 @@ def test_the_ratio_holds_whichever_side_is_slower(slow, ratio):
 )
 def test_impossible_pacing_is_refused_with_both_values(options, words):
     with pytest.raises(ConfigError) as error:
-        make(**options)
+        require_sizes(make(**options).config, 1, 1_000_000)
     assert all(w in str(error.value) for w in words)
