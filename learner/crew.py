@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,23 +80,24 @@ class _Mate:
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self.here = True
         self._socket, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             command = [sys.executable, "-m", "headrace.learner.mate", str(far.fileno())]
             environment = {**os.environ, "PYTHONSAFEPATH": "1"}  # what lies where the learner was started is not imported
-            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[far.fileno()], env=environment
-            )
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[far.fileno()], env=environment)
+        self.pid = process.pid
+        self._end = weakref.finalize(self, _end, self._socket, process)  # at the latest when nobody holds the crew any more
         self._owed = 0  # answers to messages about memory
         self._socket.settimeout(STEP_S)
 
     def share(self, about: Mapping[str, Any], fd: int) -> None:
-        if self._process is not None and self._try(lambda: socket.send_fds(self._socket, [json.dumps(about).encode()], [fd])):
+        if self.here and self._try(lambda: socket.send_fds(self._socket, [json.dumps(about).encode()], [fd])):
             self._owed += 1
 
     def begin(self, step: int) -> bool:
         """Whether this mate does its share of the step."""
-        if self._process is None or (self._owed and not self.wait_ready(0.0)):
+        if not self.here or (self._owed and not self.wait_ready(0.0)):
             return False
         return self._try(lambda: self._socket.send(bytes((step,))))
 
@@ -105,7 +107,7 @@ class _Mate:
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until the mate has all that was shared with it; whether it has."""
-        if self._process is None:
+        if not self.here:
             return False
         self._socket.settimeout(timeout_s)
         try:
@@ -133,21 +135,19 @@ class _Mate:
 
     def _lose(self, why: object) -> None:
         LOG.warning("process %d of the learner's crew is lost, its share is done by the learner itself: %s", self.index, why)
-        self.close(now=True)
+        self.close()  # it must not write any more when its share is done here
 
-    def close(self, *, now: bool = False) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        self._socket.close()  # at which it ends
-        if now:
-            process.kill()  # before its share is done here
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
+    def close(self) -> None:
+        """End the process; harmless when called twice."""
+        self.here = False
+        self._end()
+
+
+def _end(near: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    near.close()
+    process.kill()  # it has nothing to lose
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
 
 
 def nbytes(shapes: Sequence[tuple[int, ...]]) -> int:

@@ -23,9 +23,11 @@ def test_whole_rows_prove_themselves_and_mixed_ones_do_not():
 
 
 @pytest.mark.parametrize("kind", [PoolView, tearing.BlindView])
-def test_no_row_is_mixed_unless_the_look_at_the_tail_is_left_out(kind):
-    rows = 6000 if kind is PoolView else 200_000  # the blind reader is stopped by what it finds
-    found = torn.measure(rows, 20.0, kind)
+def test_no_row_is_mixed_unless_the_look_at_the_tail_is_left_out(kind, monkeypatch):
+    monkeypatch.setattr(tearing, "MOST", 1)
+    # The blind reader is stopped by what it finds, which on a busy machine may take it a while.
+    rows, deadline_s = (6000, 20.0) if kind is PoolView else (20_000_000, 120.0)
+    found = torn.measure(rows, deadline_s, kind)
     assert found["bad"] > 0 or kind is tearing.BlindView
     assert (found["mixed"] > 0) == (kind is tearing.BlindView)
     assert found["written"] > 10 * tearing.CAPACITY

@@ -1,5 +1,6 @@
 """A crew's mates are real processes: what they write is what the learner would write, and losing one loses nothing."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -80,38 +81,44 @@ def test_training_does_not_wait_for_the_mates(trained):
 
 def test_a_killed_mate_is_done_without(trained, caplog):
     sac, by_itself = trained(2), trained(2, alone=True)
-    process = sac.model._crew._mates[0]._process
-    found = train(sac, meanwhile=lambda: os.kill(process.pid, signal.SIGKILL))
+    mate = sac.model._crew._mates[0]
+    found = train(sac, meanwhile=lambda: os.kill(mate.pid, signal.SIGKILL))
     assert same(found, train(by_itself))
-    assert process.poll() is not None
+    assert not os.path.exists(f"/proc/{mate.pid}")
     assert "process 1 of the learner's crew is lost" in caplog.text
 
 
 def test_a_mate_that_hangs_is_done_without(trained, caplog, monkeypatch):
     monkeypatch.setattr(crews, "STEP_S", 2.0)
     sac, by_itself = trained(2), trained(2, alone=True)
-    process = sac.model._crew._mates[0]._process
-    found = train(sac, meanwhile=lambda: os.kill(process.pid, signal.SIGSTOP))
+    mate = sac.model._crew._mates[0]
+    found = train(sac, meanwhile=lambda: os.kill(mate.pid, signal.SIGSTOP))
     assert same(found, train(by_itself))
-    assert process.poll() is not None
+    assert not os.path.exists(f"/proc/{mate.pid}")
     assert "timed out" in caplog.text
 
 
 def test_mates_end_with_the_crew_and_with_the_learner(trained):
-    process = trained(2).model._crew._mates[0]._process
-    os.kill(process.pid, signal.SIGINT)  # Ctrl-C reaches the whole group; the learner decides
-    os.kill(process.pid, signal.SIGTERM)
+    mate = trained(2).model._crew._mates[0]
+    os.kill(mate.pid, signal.SIGINT)  # Ctrl-C reaches the whole group; the learner decides
+    os.kill(mate.pid, signal.SIGTERM)
     time.sleep(0.1)
-    assert process.poll() is None
-    code = "import os,sys,time;from headrace.learner.crew import Crew;c=Crew(2);print(c._mates[0]._process.pid,flush=True)"
+    assert os.path.exists(f"/proc/{mate.pid}")
+    code = "import os,sys,time;from headrace.learner.crew import Crew;c=Crew(2);print(c._mates[0].pid,flush=True)"
     learner = subprocess.Popen([sys.executable, "-c", f"{code};time.sleep(60)"], stdout=subprocess.PIPE, text=True)
     with learner:
-        mate = int(learner.stdout.readline())
+        pid = int(learner.stdout.readline())
         learner.kill()
     end = time.monotonic() + READY_S
-    while os.path.exists(f"/proc/{mate}") and time.monotonic() < end:
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
         time.sleep(0.05)
-    assert not os.path.exists(f"/proc/{mate}")
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_a_crew_that_nobody_holds_any_more_ends_too():
+    pid = Crew(2)._mates[0].pid
+    gc.collect()
+    assert not os.path.exists(f"/proc/{pid}")
 
 
 def test_one_process_starts_none():
