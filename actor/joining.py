@@ -17,6 +17,8 @@ from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Welcome
 from headrace.common.wire.network import NetworkConfig
 
+REASON_CHARS = 200
+
 
 @dataclass(frozen=True)
 class ActorSettings:
@@ -29,9 +31,6 @@ class ActorSettings:
     actor: ActorConfig
     network: NetworkConfig
     seed: int
-
-
-REASON_CHARS = 200
 
 
 @dataclass(frozen=True)

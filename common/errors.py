@@ -24,6 +24,12 @@ HeadraceError
 from __future__ import annotations
 
 
+def describe_os_error(error: OSError) -> str:
+    """What the system says, behind the file that it says it of."""
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}"
+
+
 class HeadraceError(Exception):
     """Root of every error that headrace raises on purpose."""
 

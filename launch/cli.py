@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import headrace
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
 
 INTERRUPTED = 130
@@ -46,8 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left, as `| head` does
         return 0
     except OSError as error:
-        place = f"{error.filename}: " if error.filename is not None else ""
-        return _fail(f"{place}{error.strerror or error}")
+        return _fail(describe_os_error(error))
     except Exception as error:
         return _fail(f"internal error: {type(error).__name__}: {error} (HEADRACE_DEBUG=1 shows where)")
     return code

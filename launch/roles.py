@@ -24,6 +24,7 @@ from headrace.common.errors import (
     PoolLocked,
     SessionRefused,
     SpecError,
+    describe_os_error,
 )
 from headrace.launch.config import RunConfig
 from headrace.launch.leash import follow_parent
@@ -159,8 +160,7 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return INTERRUPTED
     except OSError as error:
         traceback.print_exc()
-        place = f"{error.filename}: " if error.filename is not None else ""
-        print(f"headrace {name}: error: {place}{error.strerror or error}", file=sys.stderr)
+        print(f"headrace {name}: error: {describe_os_error(error)}", file=sys.stderr)
         return 1
     except Exception:
         traceback.print_exc()  # a defect: the log is where it is looked for

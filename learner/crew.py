@@ -59,8 +59,13 @@ class Crew:
     def run(self, step: int, work: Callable[[int, int], None], shares: int) -> None:
         """Do ``shares`` shares, at most ``size``, of step ``step``; ``work(step, i)`` does share i here."""
         begun = [mate for mate in self._mates[: shares - 1] if mate.begin(step)]
-        work(step, 0)
-        done = {mate.index for mate in begun if mate.has_done()}
+        try:
+            work(step, 0)
+            done = {mate.index for mate in begun if mate.has_done()}
+        except BaseException:  # such as Ctrl-C: an answer left in a socket would be taken for that of the next step
+            for mate in begun:
+                mate.close()
+            raise
         for i in range(1, shares):
             if i not in done:
                 work(step, i)

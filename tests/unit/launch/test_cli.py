@@ -194,6 +194,14 @@ def test_a_command_without_config_refuses_overrides(config_file, capsys):
     assert "takes no config keys such as --seed" in capsys.readouterr().err
 
 
+def test_what_the_system_refuses_is_no_defect(config_file, capsys, monkeypatch):
+    def full(*words):
+        raise OSError(28, "No space left on device", "/full/curve.png")
+
+    monkeypatch.setattr("headrace.launch.curves.find_groups", full)
+    assert fails(capsys, "plot", "x") == "headrace: error: /full/curve.png: No space left on device\n"
+
+
 def test_a_defect_is_one_line_too_and_debug_shows_where(config_file, capsys, monkeypatch):
     def broken(*words):
         raise RuntimeError("not this way")

@@ -53,6 +53,12 @@ def test_a_defect_leaves_its_traceback_in_the_log():
     assert "Traceback" in err
 
 
+def test_what_the_system_refuses_ends_with_the_file_and_its_words():
+    code, _, err = run("open('/no/such/place')")
+    assert code == 1
+    assert err.splitlines()[-1] == "headrace actor-7: error: /no/such/place: No such file or directory"
+
+
 def test_what_the_body_returns_is_the_exit_code():
     assert run("return 0")[0] == 0
 

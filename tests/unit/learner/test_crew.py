@@ -79,23 +79,29 @@ def test_training_does_not_wait_for_the_mates(trained):
     assert same(train(trained(2, wait=False)), train(trained(2, alone=True)))
 
 
-def test_a_killed_mate_is_done_without(trained, caplog):
-    sac, by_itself = trained(2), trained(2, alone=True)
-    mate = sac.model._crew._mates[0]
-    found = train(sac, meanwhile=lambda: os.kill(mate.pid, signal.SIGKILL))
-    assert same(found, train(by_itself))
-    assert not os.path.exists(f"/proc/{mate.pid}")
-    assert "process 1 of the learner's crew is lost" in caplog.text
-
-
-def test_a_mate_that_hangs_is_done_without(trained, caplog, monkeypatch):
+@pytest.mark.parametrize(("number", "why"), [(signal.SIGKILL, "is lost"), (signal.SIGSTOP, "timed out")])
+def test_a_mate_that_dies_or_hangs_is_done_without(trained, caplog, monkeypatch, number, why):
     monkeypatch.setattr(crews, "STEP_S", 2.0)
     sac, by_itself = trained(2), trained(2, alone=True)
     mate = sac.model._crew._mates[0]
-    found = train(sac, meanwhile=lambda: os.kill(mate.pid, signal.SIGSTOP))
+    found = train(sac, meanwhile=lambda: os.kill(mate.pid, number))
     assert same(found, train(by_itself))
     assert not os.path.exists(f"/proc/{mate.pid}")
-    assert "timed out" in caplog.text
+    assert "process 1 of the learner's crew is lost" in caplog.text
+    assert why in caplog.text
+
+
+def test_the_answer_to_an_interrupted_step_is_not_taken_for_that_of_the_next(trained):
+    crew = trained(2).model._crew
+
+    def interrupted(step, share):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        crew.run(0, interrupted, 2)
+    done = []
+    crew.run(1, lambda step, share: done.append((step, share)), 2)
+    assert done == [(1, 0), (1, 1)]
 
 
 def test_mates_end_with_the_crew_and_with_the_learner(trained):
