@@ -52,7 +52,9 @@ class LearnerConfig:
 
     # inputs
     normalise_obs: bool = option(False, help="whether float observations are centred and scaled by the pool's statistics")
-    prefetch_batches: int = option(8, help="batches kept ahead of the learner", unit="batches", low=1, high=4096, resume=True)
+    prefetch_batches: int = option(
+        32, help="batches kept ahead of the learner, in 256 MiB or two", unit="batches", low=1, high=4096, resume=True
+    )
     reading: str = option(
         "auto",
         help="how batches come: the learner gathers them from the buffer's mapped files (same host), or by socket",

@@ -12,6 +12,7 @@ from headrace.buffer.drawing import Again, Drawing
 from headrace.buffer.view import PoolView
 from headrace.common.boot import kernel
 from headrace.common.errors import ConfigError, WireError
+from headrace.common.staging import batch_nbytes
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import parse_rate
@@ -114,6 +115,33 @@ def test_an_update_takes_the_critics_batch_and_the_actors_own(make, reading):
             prove(batch, SPEC)
     drawn = buffer.drawing.again(Again(b"", 1, 2 * B, gather=False))[0]
     assert decode(drawn[0][0]).rows == 2 * B
+
+
+def asked(feed):
+    """How many batches in all the feed asks for now, if it asks."""
+    return [message.wanted for message in map(decode, (parts[0] for parts in feed.outgoing(1 << 20)))]
+
+
+def test_more_is_asked_for_when_half_of_what_is_kept_ahead_is_used_up(make):
+    feed, buffer = make("mapped", prefetch=6)
+    buffer.answer()
+    feed.gather(0)
+    for taken, wanted in ((1, []), (2, []), (3, [9]), (4, []), (5, []), (6, [12])):
+        take(feed)
+        assert feed.must_draw is bool(wanted), taken
+        assert asked(feed) == wanted, taken
+
+
+def test_what_is_kept_ahead_is_bounded_in_bytes_but_for_two_batches(make, monkeypatch):
+    feed, buffer = make("mapped", prefetch=6)
+    one = batch_nbytes(SPEC, B)
+    for limit, most in ((1, 2), (5 * one - 1, 4), (5 * one, 5), (7 * one, 6)):
+        monkeypatch.setattr("headrace.learner.feed.AHEAD_BYTES", limit)
+        buffer.welcome()
+        assert asked(feed) == [most]
+    monkeypatch.setattr("headrace.learner.feed.AHEAD_BYTES", 4 * one)
+    buffer.welcome(mixes=2)
+    assert asked(feed) == [2]
 
 
 @pytest.mark.parametrize("reading", ["mapped", "socket"])
