@@ -134,6 +134,7 @@ def _add(
 def _add_train(commands: Any) -> None:
     train = _add(commands, "train", _train, "Start all roles of one run on this host and supervise them to its end.", keys=True)
     train.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
+    train.add_argument("--preset", type=Path, metavar="PRESET", help="YAML file laid over CONFIG, see examples/presets (path)")
     train.add_argument("--seeds", metavar="A..B|A,B,C", help="one run for each seed, e.g. 0..4; finished ones are skipped")
     train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this directory (path)")
     train.add_argument(
@@ -232,7 +233,14 @@ def _train(args: argparse.Namespace, overrides: list[str]) -> int:
     if args.mode:
         refuse_both("--mode", args.mode, "run.mode", overrides)
         overrides = [*overrides, "--run.mode", args.mode]
-    return train_command(args.config, overrides, seeds=args.seeds, resume_run=args.resume, init_from=args.init_from)
+    return train_command(
+        args.config,
+        overrides,
+        preset=args.preset,
+        seeds=args.seeds,
+        resume_run=args.resume,
+        init_from=args.init_from,
+    )
 
 
 def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -15,11 +15,20 @@ from headrace.launch.targets import slug
 
 
 def train_command(
-    config: Path | None, overrides: Sequence[str], *, seeds: str | None, resume_run: Path | None, init_from: Path | None
+    config: Path | None,
+    overrides: Sequence[str],
+    *,
+    preset: Path | None,
+    seeds: str | None,
+    resume_run: Path | None,
+    init_from: Path | None,
 ) -> int:
-    """Run what the command line asks for; 0 when every run did its job. The last line printed is the result's path."""
+    """Run what the command line asks for; 0 when every run did its job. The last line printed is the result's path.
+
+    The more particular wins: words of the command line over those of ``preset`` over those of ``config``.
+    """
     if resume_run is not None:
-        if config is not None or seeds is not None or init_from is not None:
+        if any(given is not None for given in (config, preset, seeds, init_from)):
             raise ConfigError("--resume takes config, seed and policy from the run; give it alone, or with --key value")
         print_result(resume(resume_run, overrides))
         return 0
@@ -27,7 +36,7 @@ def train_command(
         raise ConfigError("which config? headrace train CONFIG.yaml, or headrace train --resume RUN")
     if seeds is not None:
         refuse_both("--seeds", seeds, "seed", overrides)
-    options = make_config(read_config(config), overrides)
+    options = make_config(merge(read_config(config), read_config(preset) if preset else {}), overrides)
     if seeds is None:
         print_result(train(options, init_from=init_from))
         return 0

@@ -9,6 +9,7 @@ from headrace.common.config import option
 from headrace.common.errors import ConfigError
 
 FORMS = ("auto_exp", "auto_log", "auto_softplus", "fixed")
+MIN, MEAN = REDUCTIONS = ("min", "mean")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class LearnerConfig:
     batch_size: int = option(256, help="rows of one update", unit="rows", low=1, high=1 << 20)
     gamma: float = option(0.99, help="discount of one env step", low=0, high=1)
     entropy_backup: bool = option(True, help="whether the target counts the entropy of the next action")
+    target_critics: int | None = option(
+        None, help="critics, drawn anew for each update, whose minimum is the target (REDQ: 2); none: all", low=1, high=64
+    )
+    actor_reduction: str = option(
+        MIN, help="what the actor climbs: the least value of all critics, or their mean", choices=REDUCTIONS
+    )
     temperature: str = option(
         "auto_exp",
         help="who sets alpha: trained, as exp or softplus of a number (auto_log: exp, loss on log alpha), or fixed",
@@ -44,8 +51,12 @@ class LearnerConfig:
     grad_clip: float | None = option(
         None, help="largest norm of the actor's and of the critics' gradient; none: no limit", low=1e-9
     )
+    critic_grad_clip: float | None = option(None, help="likewise of the critics' gradient alone; none: as grad_clip", low=1e-9)
 
     # schedule
+    critic_warmup_updates: int = option(
+        0, help="first updates, of the critics alone: actor and alpha stay as they are", unit="updates", low=0
+    )
     tau: float = option(0.005, help="share of the online critics that one step moves into the target", low=1e-6, high=1)
     actor_update_interval: int = option(1, help="updates per step of actor and alpha", unit="updates", low=1)
     target_update_interval: int = option(1, help="updates per step of the target", unit="updates", low=1)

@@ -7,6 +7,7 @@ the executed action's shape.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from headrace.common.config import dump, load
 from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
+from headrace.learner.config import MIN
 from headrace.learner.losses import actor_loss, critic_loss, require_shape
 
 REQUIRED = (
@@ -134,12 +136,22 @@ class SupportSACTraining(nn.Module):
 
     @property
     def target_network_heads(self) -> Sequence[nn.Module]:
-        """Modules of the target critics, one for one copies of :attr:`critic_network_heads`, without gradients."""
+        """Modules of the target critics, one for one copies of :attr:`critic_network_heads`, without gradients.
+
+        A model without any learns by :meth:`sac_joint_values` (CrossQ), and makes no target values.
+        """
         raise NotImplementedError
+
+    @property
+    def sac_is_joint(self) -> bool:
+        """Whether the online critics judge both ends of a transition in one pass, for want of target critics."""
+        return not self.target_network_heads
 
     @torch.no_grad()
     def sac_update_target_network(self, tau: float) -> None:
-        """target <- target + tau (online - target), parameter by parameter; buffers are copied."""
+        """target <- target + tau (online - target), parameter by parameter; buffers are copied. Nothing without a target."""
+        if self.sac_is_joint:
+            return
         if self._target_pairs is None:  # walking the modules costs twice what the step itself does
             heads = list(zip(self.critic_network_heads, self.target_network_heads, strict=True))
             self._target_pairs = (
@@ -178,6 +190,9 @@ class SupportSACTraining(nn.Module):
         cores = usable_cores()
         torch.set_num_threads(threads or (1 if cores <= 2 else min(8, cores // 2)))
 
+    def use_generator(self, generator: torch.Generator) -> None:
+        """Draw noise inside networks, such as dropout's, from ``generator``, whose state is saved with the run; none here."""
+
     def close(self) -> None:
         """Give back what :meth:`use_threads` took; nothing here."""
 
@@ -198,17 +213,49 @@ class SupportSACTraining(nn.Module):
 
         ``importance`` ``(B,)`` multiplies each row's loss; None is 1.
         """
-        q = self._criticise(features, action, ONLINE)
+        return self.sac_gradients_at(self._criticise(features, action, ONLINE), target, importance)
+
+    def sac_joint_values(
+        self, actor_features: Any, critic_features: Any, action: Tensor, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values of both ends of each transition in one pass of the online critics, so that batch norm sees both alike.
+
+        Args:
+            actor_features: of the B next observations.
+            critic_features: of the B observations and, behind them, the B next ones.
+            action: ``(B, D)``, the executed ones.
+            generator: of the next action's noise.
+
+        Returns:
+            Values ``(B, N)`` of the executed actions; those of the current policy's own next actions, through which no gradient
+            flows; and log pi ``(B,)`` of these.
+        """
+        with torch.no_grad():
+            after, log_prob = self._act(actor_features, generator)
+        q, next_q = self._criticise(critic_features, torch.cat((action, after)), ONLINE).chunk(2)
+        return q, next_q.detach(), log_prob
+
+    def sac_gradients_at(self, q: Tensor, target: Tensor, importance: Tensor | None = None) -> CriticGradients:
+        """Critic loss of values ``(B, N)`` that a pass of the online critics gave, and its gradients."""
         loss = critic_loss(q, target, importance)
         return CriticGradients(loss.detach(), q.detach(), _gradients(loss, self.critic_params(), "critic"))
 
     def sac_actor_gradients(
-        self, actor_features: Any, critic_features: Any, alpha: Tensor, generator: torch.Generator | None
+        self,
+        actor_features: Any,
+        critic_features: Any,
+        alpha: Tensor,
+        generator: torch.Generator | None,
+        reduction: str = MIN,
     ) -> ActorGradients:
-        """Actor loss and its gradients in the actor's parameters only; no critic weight gets a gradient."""
+        """Actor loss and its gradients in the actor's parameters only; no critic weight gets a gradient.
+
+        ``reduction`` of the critics is ``min`` or ``mean``.
+        """
         action, log_prob = self._act(actor_features, generator)
-        q = self._criticise(critic_features, action, ONLINE)
-        loss = actor_loss(q, log_prob, alpha)
+        with self._judging():
+            q = self._criticise(critic_features, action, ONLINE)
+        loss = actor_loss(q, log_prob, alpha, reduction)
         gradients = _gradients(loss, self.actor_params(), "actor")
         return ActorGradients(loss.detach(), q.detach(), None if log_prob is None else log_prob.detach(), gradients)
 
@@ -240,6 +287,18 @@ class SupportSACTraining(nn.Module):
         q = self.sac_forward_critic(features, action, twin)
         require_shape(f"sac_forward_critic({twin})", q, (len(action), None))
         return q
+
+    @contextlib.contextmanager
+    def _judging(self) -> Iterator[None]:
+        """Joint critics in eval mode: the actor is judged by their running statistics, and leaves them as they are."""
+        heads = self.critic_network_heads if self.sac_is_joint else ()
+        for head in heads:
+            head.eval()
+        try:
+            yield
+        finally:
+            for head in heads:
+                head.train(self.training)
 
 
 def missing_methods(cls: type[SupportSACTraining]) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from headrace.common.errors import SpecError
+from headrace.learner.config import MEAN, MIN
 
 
 def discounts(gamma: float, window: int) -> Tensor:
@@ -56,7 +57,7 @@ def td_target(reward: Tensor, weight: Tensor, next_q: Tensor, next_log_prob: Ten
     """
     require_shape("next_q", next_q, (len(reward), None))
     require_shape("weight", weight, (len(reward),))
-    value = next_q.float().min(dim=1).values
+    value = over_critics(next_q)
     if next_log_prob is not None:
         require_shape("next_log_prob", next_log_prob, (len(reward),))
         value = value - alpha * next_log_prob.float()
@@ -100,32 +101,41 @@ def critic_loss_gradient(q: Tensor, target: Tensor, batch: int, importance: Tens
     return gradient if importance is None else gradient.mul_(importance.unsqueeze(1))
 
 
-def actor_loss(q: Tensor, log_prob: Tensor | None, alpha: Tensor | float) -> Tensor:
-    """mean_b (alpha log pi(a|s) - min_n Q_n(s, a)): equation 7.
+def actor_loss(q: Tensor, log_prob: Tensor | None, alpha: Tensor | float, reduction: str = MIN) -> Tensor:
+    """mean_b (alpha log pi(a|s) - min_n Q_n(s, a)): equation 7, or with the critics' mean in place of their minimum.
 
     Args:
         q: ``(B, N)``, the online critics at the policy's own action.
         log_prob: ``(B,)``; None for a policy without a density, which leaves ``-min Q``.
         alpha: temperature, a constant.
+        reduction: of the critics, ``min`` or ``mean``.
     """
     require_shape("q", q, (len(q), None))
-    value = q.float().min(dim=1).values
+    value = over_critics(q, reduction)
     if log_prob is None:
         return -value.mean()
     require_shape("log_prob", log_prob, (len(q),))
     return (alpha * log_prob.float() - value).mean()
 
 
-def actor_loss_gradient(q: Tensor, alpha: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """d :func:`actor_loss` / dq of some rows, ``(b, N)``, one critic a row, and / d log pi, (), the same for all rows.
+def actor_loss_gradient(q: Tensor, alpha: Tensor, batch: int, reduction: str = MIN) -> tuple[Tensor, Tensor]:
+    """d :func:`actor_loss` / dq of some rows, ``(b, N)``, and / d log pi, (), the same for all rows.
 
     Args:
         q: ``(b, N)``.
         alpha: temperature.
         batch: B, all rows of the loss, over which it is a mean.
+        reduction: of the critics, ``min``, under which one critic a row has a gradient, or ``mean``.
     """
     share = 1.0 / batch
+    if reduction == MEAN:
+        return torch.full_like(q, -share / q.shape[1]), alpha * share
     return torch.zeros_like(q).scatter_(1, q.argmin(dim=1, keepdim=True), -share), alpha * share
+
+
+def over_critics(q: Tensor, reduction: str = MIN) -> Tensor:
+    """The value of each row by all its critics ``(B, N)``, ``(B,)`` float32: their ``min`` or ``mean``."""
+    return q.float().mean(dim=1) if reduction == MEAN else q.float().min(dim=1).values
 
 
 def temperature(raw: Tensor, form: str) -> Tensor:

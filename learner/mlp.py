@@ -15,12 +15,21 @@ from headrace.common.config import option
 from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import ObsSpec, TransitionSpec
+from headrace.learner.config import MEAN, MIN
 from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
 from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in
+from headrace.learner.critic import Dropout, SteadyCritic
 from headrace.learner.dense import Dense
 from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
 from headrace.learner.losses import actor_loss, critic_loss
-from headrace.learner.mlp_steps import ACTOR_GRADIENTS, CRITIC_GRADIENTS, NEXT_VALUES, Networks, Steps
+from headrace.learner.mlp_steps import (
+    ACTOR_GRADIENTS,
+    CRITIC_GRADIENTS,
+    MEAN_ACTOR_GRADIENTS,
+    NEXT_VALUES,
+    Networks,
+    Steps,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,22 @@ class MLPOptions:
     """Shape of the networks."""
 
     hidden: tuple[int, ...] = option((256, 256), help="widths of the hidden layers of actor and critics", low=1, high=65536)
-    critics: int = option(2, help="critics whose minimum is taken", low=1, high=64)
+    critic_hidden: tuple[int, ...] | None = option(
+        None, help="widths of the critics' hidden layers; none: those of hidden", low=1, high=65536
+    )
+    critics: int = option(2, help="number of critics", low=1, high=64)
+    critic_layer_norm: bool = option(False, help="whether the critics' hidden layers have layer norm")
+    critic_dropout: float = option(
+        0.0, help="share of the critics' hidden units that each pass leaves out, also for targets", low=0, high=0.9
+    )
+    critic_batch_norm: bool = option(
+        False, help="whether the critics have batch norm, over both ends of each transition, and no targets (CrossQ)"
+    )
+
+    @property
+    def steady(self) -> bool:
+        """Whether the critics have what their passes by hand have not."""
+        return self.critic_layer_norm or self.critic_dropout > 0 or self.critic_batch_norm
 
 
 class MLP(SupportSACTraining):
@@ -43,12 +67,13 @@ class MLP(SupportSACTraining):
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__(spec, **options)
-        hidden, critics = self.options.hidden, self.options.critics
         self._keys = {role: _keys(spec, role) for role in ("actor", "critic")}
         sizes = {role: spec.stack * sum(math.prod(o.shape) for o in keys) for role, keys in self._keys.items()}
-        self.actor = Dense(sizes["actor"], hidden, 2 * self.action_dim)
-        self.critics = nn.ModuleList(Dense(sizes["critic"] + self.action_dim, hidden, 1) for _ in range(critics))
-        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False).eval()
+        self.actor = Dense(sizes["actor"], self.options.hidden, 2 * self.action_dim)
+        inputs = sizes["critic"] + self.action_dim
+        self.critics = nn.ModuleList(_critic(inputs, self.options) for _ in range(self.options.critics))
+        targets = [] if self.options.critic_batch_norm else list(copy.deepcopy(self.critics))
+        self.target_critics = nn.ModuleList(targets).requires_grad_(False).eval()
         self._crew = Crew(1)
         self._steps: Steps | None = None
 
@@ -88,7 +113,7 @@ class MLP(SupportSACTraining):
 
     @property
     def target_network_heads(self) -> Sequence[nn.Module]:
-        """Their slow copies."""
+        """Their slow copies; none with batch norm."""
         return list(self.target_critics)
 
     def _get_logprobs(self, features: Tensor, action: Tensor) -> Tensor:
@@ -147,26 +172,36 @@ class MLP(SupportSACTraining):
         return CriticGradients(critic_loss(q, target, importance), q, steps.critic_sum())
 
     def sac_actor_gradients(
-        self, actor_features: Tensor, critic_features: Tensor, alpha: Tensor, generator: torch.Generator | None
+        self,
+        actor_features: Tensor,
+        critic_features: Tensor,
+        alpha: Tensor,
+        generator: torch.Generator | None,
+        reduction: str = MIN,
     ) -> ActorGradients:
         """Actor loss and gradients, see the contract."""
         steps = self._by_hand(actor_features)
         if steps is None:
-            return super().sac_actor_gradients(actor_features, critic_features, alpha, generator)
+            return super().sac_actor_gradients(actor_features, critic_features, alpha, generator, reduction)
         steps.actor_features.copy_(actor_features)
         steps.critic_features.copy_(critic_features)
         steps.noise.normal_(generator=generator)
         steps.alpha.copy_(alpha)
-        self._crew.run(ACTOR_GRADIENTS, steps.do, steps.shares)
+        self._crew.run(MEAN_ACTOR_GRADIENTS if reduction == MEAN else ACTOR_GRADIENTS, steps.do, steps.shares)
         q, log_prob = steps.q.clone(), steps.log_prob.clone()
-        return ActorGradients(actor_loss(q, log_prob, alpha), q, log_prob, steps.actor_sum())
+        return ActorGradients(actor_loss(q, log_prob, alpha, reduction), q, log_prob, steps.actor_sum())
 
     def use_threads(self, threads: int) -> None:
         """A crew of processes that share out the rows of each batch, see :class:`Crew`; 0: two, or half the cores up to 4.
 
+        Where autograd does the steps, torch's own threads do.
+
         To be called before an optimiser takes hold of the parameters: they move to where the crew sees them.
         """
         self.close()
+        if self.options.steady:
+            super().use_threads(threads)
+            return
         cores = usable_cores()
         torch.set_num_threads(1)
         self._crew, self._steps = Crew((threads or min(cores, max(2, min(4, cores // 2)))) if SHARES_MEMORY else 1), None
@@ -178,6 +213,20 @@ class MLP(SupportSACTraining):
             with torch.no_grad():
                 torch._foreach_copy_([*networks.parameters()], values)
 
+    def use_generator(self, generator: torch.Generator) -> None:
+        """Dropout draws its masks from it."""
+        for module in self.modules():
+            if isinstance(module, Dropout):
+                module.generator = generator
+
+    def train(self, mode: bool = True) -> MLP:
+        """As the contract says, but dropout is awake in targets too, as DroQ has it."""
+        super().train(mode)
+        for module in self.target_critics.modules():
+            if isinstance(module, Dropout):
+                module.train(mode)
+        return self
+
     def close(self) -> None:
         """End the crew; harmless when called twice."""
         self._crew.close()
@@ -186,8 +235,8 @@ class MLP(SupportSACTraining):
         return Networks(self.actor, _dense(self.critics), _dense(self.target_critics))
 
     def _by_hand(self, x: Tensor) -> Steps | None:
-        """The steps for this batch size, or None where autograd does better or must: other devices, autocast."""
-        if x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
+        """The steps for this batch size, or None where autograd must: steady critics, other devices, autocast."""
+        if self.options.steady or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return None
         if self._steps is None or self._steps.batch != len(x):
             networks, batch, shares = self._networks(), len(x), min(self._crew.size, len(x))
@@ -200,9 +249,23 @@ class MLP(SupportSACTraining):
         return self._steps
 
     def _heads(self, twin: str) -> nn.ModuleList:
-        if twin not in (ONLINE, TARGET):
-            raise SpecError(f"twin: {twin!r} is not one of {ONLINE}, {TARGET}")
-        return self.critics if twin == ONLINE else self.target_critics
+        heads = {ONLINE: self.critics} if self.sac_is_joint else {ONLINE: self.critics, TARGET: self.target_critics}
+        if twin not in heads:
+            raise SpecError(f"twin: {twin!r} is not one of {', '.join(heads)}")
+        return heads[twin]
+
+
+def _critic(inputs: int, options: MLPOptions) -> nn.Module:
+    hidden = options.hidden if options.critic_hidden is None else options.critic_hidden
+    if not options.steady:
+        return Dense(inputs, hidden, 1)
+    return SteadyCritic(
+        inputs,
+        hidden,
+        layer_norm=options.critic_layer_norm,
+        dropout=options.critic_dropout,
+        batch_norm=options.critic_batch_norm,
+    )
 
 
 def _dense(nets: nn.ModuleList) -> list[Dense]:

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headrace.learner.config import MEAN, MIN
 from headrace.learner.dense import Dense, DensePass, hidden_buffers
 from headrace.learner.distribution import TanhGaussian
 from headrace.learner.losses import actor_loss_gradient, critic_loss_gradient
 
-NEXT_VALUES, CRITIC_GRADIENTS, ACTOR_GRADIENTS = range(3)
+NEXT_VALUES, CRITIC_GRADIENTS, ACTOR_GRADIENTS, MEAN_ACTOR_GRADIENTS = range(4)
 Shape = tuple[int, ...]
 
 
@@ -102,8 +103,14 @@ class Steps:
 
     @torch.inference_mode()
     def do(self, step: int, share: int) -> None:
-        """One share of ``NEXT_VALUES``, ``CRITIC_GRADIENTS`` or ``ACTOR_GRADIENTS``."""
-        (self._next_values, self._critic_gradients, self._actor_gradients)[step](self._parts[share])
+        """One share of ``NEXT_VALUES``, ``CRITIC_GRADIENTS``, or ``ACTOR_GRADIENTS`` under the critics' minimum or mean."""
+        part = self._parts[share]
+        if step == NEXT_VALUES:
+            self._next_values(part)
+        elif step == CRITIC_GRADIENTS:
+            self._critic_gradients(part)
+        else:
+            self._actor_gradients(part, MEAN if step == MEAN_ACTOR_GRADIENTS else MIN)
 
     def _next_values(self, part: _Part) -> None:
         """Target values, and log pi, of the policy's own next action."""
@@ -122,14 +129,14 @@ class Steps:
             self.q[rows, n : n + 1] = q = net.forward(x)
             net.backward(critic_loss_gradient(q, self.target[rows], self.batch, self.importance[rows]))
 
-    def _actor_gradients(self, part: _Part) -> None:
+    def _actor_gradients(self, part: _Part, reduction: str) -> None:
         """Values, and log pi, of the policy's own action, and gradients of the actor."""
         rows, features = part.rows, self.critic_features[part.rows]
         policy = TanhGaussian(part.actor.forward(self.actor_features[rows]))
         action, log_prob = policy.sample_with(self.noise[rows])
         x = torch.cat((features, action), dim=1)
         q = torch.cat([net.forward(x) for net in part.critics], dim=1)
-        d_q, d_log_prob = actor_loss_gradient(q, self.alpha, self.batch)
+        d_q, d_log_prob = actor_loss_gradient(q, self.alpha, self.batch, reduction)
         d_action = torch.zeros_like(action.t(), memory_format=torch.contiguous_format)
         for n in reversed(range(len(part.critics))):
             part.critics[n].add_input_gradient(d_q[:, n], features.shape[1], d_action)
@@ -152,14 +159,16 @@ class _Part:
         self.rows = rows
         batch, left = rows.stop - rows.start, iter(gradients)
         deltas = hidden_buffers(networks.actor, batch)
+        as_wide = networks.critics[0].hidden == networks.actor.hidden
+        critic_deltas = deltas if as_wide else hidden_buffers(networks.critics[0], batch)
 
-        def passes(net: Dense) -> DensePass:
+        def passes(net: Dense, deltas: Sequence[Tensor]) -> DensePass:
             return DensePass(net, batch, deltas, gradients=[next(left) for _ in net.parameters()])
 
-        self.actor = passes(networks.actor)
-        self.critics = [passes(net) for net in networks.critics]
+        self.actor = passes(networks.actor, deltas)
+        self.critics = [passes(net, critic_deltas) for net in networks.critics]
         self.targets = [
-            DensePass(net, batch, deltas, online.activations)
+            DensePass(net, batch, critic_deltas, online.activations)
             for net, online in zip(networks.targets, self.critics, strict=True)
         ]
 

@@ -1,8 +1,8 @@
 """Soft Actor-Critic: the train state and one optimiser update.
 
 Haarnoja et al., Soft Actor-Critic Algorithms and Applications, arXiv:1812.05905, with two or more critics under a
-minimum and a trained temperature. The model behind the contract does the sums; this file decides what is summed, when,
-and which steps count.
+minimum, of all of them or of some drawn at random, and a trained temperature. The model behind the contract does the sums;
+this file decides what is summed, when, and which steps count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.common.statistics import ObsStatistics
 from headrace.common.weights import Version, WeightSet
 from headrace.learner.adam import Adam, copy_tensors
 from headrace.learner.config import LearnerConfig
-from headrace.learner.contract import SupportSACTraining
+from headrace.learner.contract import CriticGradients, SupportSACTraining
 from headrace.learner.losses import td_error, td_target
 from headrace.learner.normalise import ObsNormaliser
 from headrace.learner.sample import Sample, Sampler
@@ -74,9 +74,11 @@ class SAC:
         self.normaliser = ObsNormaliser(spec, device) if config.normalise_obs else None
         self.prepare = Sampler(spec, config.gamma, self.normaliser, device)
         self.generator = torch.Generator(device).manual_seed(derive_seed(seed, "sac"))
+        model.use_generator(self.generator)
         self.td_error: Tensor | None = None
         self._buffers = list(model.buffers())
         self._statistics: ObsStatistics | None = None
+        self._critic_clip = config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip
         self._skip = torch.zeros((), device=device)
         self._skipped = torch.zeros((), dtype=torch.float64, device=device)
         self._outside = torch.zeros((), dtype=torch.int64, device=device)
@@ -106,7 +108,7 @@ class SAC:
         sample = self.prepare(batch)
         metrics = self.update_critic(sample)
         self.step += 1
-        if self.step % self.config.actor_update_interval == 0:
+        if self.step > self.config.critic_warmup_updates and self.step % self.config.actor_update_interval == 0:
             metrics |= self.update_actor(sample if actor_batch is None else self.prepare(actor_batch))
         if self.step % self.config.target_update_interval == 0:
             self.update_target_network()
@@ -115,19 +117,11 @@ class SAC:
 
     def update_critic(self, sample: Sample) -> Metrics:
         """One step of the critics towards the target of clipped double Q."""
-        model, alpha, buffers = self.model, self.temperature.alpha(), self._copy_buffers()
-        with torch.no_grad():
-            after = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
-            next_q, next_log_prob = model.sac_next_values(after[0], after[1], self.generator)
-            if next_log_prob is None:
-                self._require_no_entropy()
-            entropy = next_log_prob if self.config.entropy_backup else None
-            target = td_target(sample.reward, sample.weight, next_q, entropy, alpha)
-        features = model.sac_state_features(sample.obs, "critic")
-        found = model.sac_critic_gradients(features, sample.action, target, sample.importance)
+        buffers = self._copy_buffers()
+        found, target = self._joint_critic_gradients(sample) if self.model.sac_is_joint else self._critic_gradients(sample)
         self.td_error = None if sample.importance is None else td_error(found.q, target)
         self._skip = torch.zeros_like(self._skip)
-        norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers)
+        norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers, self._critic_clip)
         self._outside = self._outside + sample.outside
         return {
             "critic/loss": found.loss,
@@ -143,8 +137,9 @@ class SAC:
         with torch.no_grad():
             critic_features = model.sac_state_features(sample.obs, "critic")
         actor_features = model.sac_state_features(sample.obs, "actor")
-        found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator)
-        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers)
+        reduction = self.config.actor_reduction
+        found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
+        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
         metrics = {
             "actor/loss": found.loss,
             "actor/grad_norm": norm,
@@ -255,17 +250,55 @@ class SAC:
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
+    def _critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
+        """Gradients of the critics towards what their targets say of the next step, and that target."""
+        model = self.model
+        with torch.no_grad():
+            after = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
+            next_q, next_log_prob = model.sac_next_values(after[0], after[1], self.generator)
+            target = self._target(sample, next_q, next_log_prob)
+        features = model.sac_state_features(sample.obs, "critic")
+        return model.sac_critic_gradients(features, sample.action, target, sample.importance), target
+
+    def _joint_critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
+        """The same where the critics say it themselves, in one pass: Bhatt et al., CrossQ, arXiv:1902.05605."""
+        model = self.model
+        with torch.no_grad():
+            after = model.sac_state_features(sample.next_obs, "actor")
+        both = {key: torch.cat((values, sample.next_obs[key])) for key, values in sample.obs.items()}
+        features = model.sac_state_features(both, "critic")
+        q, next_q, next_log_prob = model.sac_joint_values(after, features, sample.action, self.generator)
+        target = self._target(sample, next_q, next_log_prob)
+        return model.sac_gradients_at(q, target, sample.importance), target
+
+    def _target(self, sample: Sample, next_q: Tensor, next_log_prob: Tensor | None) -> Tensor:
+        if next_log_prob is None:
+            self._require_no_entropy()
+        entropy = next_log_prob if self.config.entropy_backup else None
+        return td_target(sample.reward, sample.weight, self._chosen(next_q), entropy, self.temperature.alpha())
+
+    def _chosen(self, next_q: Tensor) -> Tensor:
+        """Columns of ``(B, N)`` that make this update's target, the same for all rows and critics: REDQ, arXiv:2101.05982."""
+        wanted, critics = self.config.target_critics, next_q.shape[1]
+        if wanted is None or wanted == critics:  # nothing is drawn, so that all other noise is that of SAC
+            return next_q
+        if wanted > critics:
+            raise ConfigError(f"learner.target_critics: {wanted} of the model's {critics} critics; nearest valid: {critics}")
+        return next_q[:, torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]]
+
     def _copy_buffers(self) -> list[Tensor]:
         return [b.clone() for b in self._buffers]
 
     @torch.inference_mode()
-    def _step(self, optimizer: Adam, loss: Tensor, gradients: list[Tensor], buffers: list[Tensor]) -> Tensor:
+    def _step(
+        self, optimizer: Adam, loss: Tensor, gradients: list[Tensor], buffers: list[Tensor], clip: float | None
+    ) -> Tensor:
         """Judge, clip, step, or put the buffers back; returns the norm of the gradient before clipping."""
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         # 0 times a number is 0, and 0 times what is none is NaN; three kernels where isfinite() and a cast take six
         self._skip = torch.maximum(self._skip, (norm + loss).mul_(0.0).nan_to_num_(nan=1.0))
-        if self.config.grad_clip is not None:
-            torch._foreach_mul_(gradients, (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0))
+        if clip is not None:
+            torch._foreach_mul_(gradients, (clip / (norm + 1e-6)).clamp(max=1.0))
         optimizer.step(gradients, self._skip)
         for buffer, before in zip(self._buffers, buffers, strict=True):
             buffer.copy_(torch.where(self._skip > 0, before, buffer))

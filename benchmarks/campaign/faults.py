@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from campaign.learner_faults import LEARNER
 from campaign.planting import Mutant
 from campaign.wire_faults import WIRE
 
@@ -456,4 +457,4 @@ _ALL = (
         f"{PROTOCOL}/test_weight_exchange.py",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *WIRE)}
+MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *WIRE, *LEARNER)}

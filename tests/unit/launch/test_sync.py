@@ -48,6 +48,8 @@ MIXED = {  # odd shares, so that remainders are carried over a checkpoint
     },
 }
 BY_PRIORITY = {"sampling": {"method": "prioritised", "importance_anneal_updates": 200}}
+CROSSQ = {"model": {"options": {"critic_batch_norm": True}}, "learner": {"adam_beta1": 0.5, "actor_update_interval": 3}}
+DROQ = {"model": {"options": {"critic_layer_norm": True, "critic_dropout": 0.1}}, "learner": {"actor_reduction": "mean"}}
 UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
     "env": {
         "id": "helpers.scripted:make",
@@ -139,6 +141,7 @@ def test_priorities_follow_the_updates(tmp_path):
 
 BOTH = merge(merge(MIXED, BY_PRIORITY), {"sampling": {"sets": {"newest": {"balance": "none"}}}})
 CHANGES = {"plain": {}, "fancy": FANCY, "mixed": MIXED, "by-priority": BY_PRIORITY, "both": BOTH}
+CHANGES |= {"crossq": CROSSQ, "droq": DROQ}
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)

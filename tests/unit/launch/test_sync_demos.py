@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.demo_pool import export_demos
 
 from headrace.actor.envs import make_spec
 from headrace.buffer import SACReplayPool, export_pool
@@ -42,15 +43,7 @@ def config_of(demos, sets=None, **pacing):
 @pytest.fixture
 def demos(tmp_path):
     """An export of 40 steps of Pendulum's form."""
-    spec = make_spec(config_of("").env, config_of("").window)
-    rng, n = np.random.default_rng(0), 40
-    rows = np.zeros(n, spec.row_dtype)
-    rows["obs"][:, 0], rows["next_obs"][:, 0] = np.arange(n), np.arange(1, n + 1)
-    rows["t"], rows["steps"], rows["action"] = np.arange(n), 1, rng.uniform(-2, 2, (n, 1))
-    pool = SACReplayPool(n, spec=spec)
-    pool.insert(Block(rows, {"obs": rng.normal(0, 1, (n + 1, 3)).astype("<f4")}), "teacher", 1, 1)
-    export_pool(pool, tmp_path / "demos")
-    return tmp_path / "demos"
+    return export_demos(tmp_path / "demos", config_of(""))
 
 
 class Told:

@@ -24,9 +24,9 @@ def trained(monkeypatch):
     """Make a learner with so many processes, or one that does as many shares alone; all of them end with the test."""
     made, before = [], torch.get_num_threads()
 
-    def make(size, alone=False, wait=True):
+    def make(size, alone=False, wait=True, **options):
         monkeypatch.setattr(mlp, "Crew", Alone if alone else Crew)
-        sac = make_sac(make_spec(), threads=size)
+        sac = make_sac(make_spec(), threads=size, **options)
         made.append(sac.model)
         sac.update(make_batch(make_spec(), seed=99))
         if wait:
@@ -52,8 +52,9 @@ def same(a, b):
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_mates_write_what_the_learner_would_write_to_the_bit(trained):
-    together, by_itself = trained(3), trained(3, alone=True)
+@pytest.mark.parametrize("reduction", ["min", "mean"])
+def test_mates_write_what_the_learner_would_write_to_the_bit(trained, reduction):
+    together, by_itself = (trained(3, alone=alone, actor_reduction=reduction) for alone in (False, True))
     counts = []
     for sac in (together, by_itself):
         do, mine = sac.model._steps.do, []

@@ -90,6 +90,11 @@ def test_actor_loss_takes_the_minimum_of_each_row():
     assert losses.actor_loss(q, None, 0.0).item() == pytest.approx(-2.0)
 
 
+def test_actor_loss_may_take_the_mean_of_each_row():
+    q, log_prob = f32([1, 2], [4, 3]), f32(-1, -3)
+    assert losses.actor_loss(q, log_prob, 0.5, "mean").item() == pytest.approx(((-0.5 - 1.5) + (-1.5 - 3.5)) / 2)
+
+
 def test_gradients_by_hand_are_those_of_autograd():
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(16, 3, generator=generator, requires_grad=True)
@@ -100,10 +105,11 @@ def test_gradients_by_hand_are_those_of_autograd():
     weights = torch.rand(16, generator=generator)
     d_q = torch.autograd.grad(losses.critic_loss(q, target, weights), q)[0]
     torch.testing.assert_close(losses.critic_loss_gradient(q.detach(), target, len(q), weights), d_q)
-    d_q, d_log_prob = torch.autograd.grad(losses.actor_loss(q, log_prob, alpha), (q, log_prob))
-    by_hand = losses.actor_loss_gradient(q.detach(), alpha, len(q))
-    torch.testing.assert_close(by_hand[0], d_q)
-    torch.testing.assert_close(by_hand[1].expand(16), d_log_prob)
+    for reduction in ("min", "mean"):
+        d_q, d_log_prob = torch.autograd.grad(losses.actor_loss(q, log_prob, alpha, reduction), (q, log_prob))
+        by_hand = losses.actor_loss_gradient(q.detach(), alpha, len(q), reduction)
+        torch.testing.assert_close(by_hand[0], d_q)
+        torch.testing.assert_close(by_hand[1].expand(16), d_log_prob)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ SHAPES = [
     {"hidden": [24], "critics": 1},
     {"hidden": [8, 32, 16], "critics": 3},
     {"hidden": [], "critics": 2},
+    {"hidden": [16], "critic_hidden": [24, 8], "critics": 2},
 ]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
@@ -71,12 +72,13 @@ def test_critic_gradients_by_hand(options, importance, threads):
     torch.testing.assert_close(by_hand.gradients, generic.gradients, **CLOSE)
 
 
+@pytest.mark.parametrize("reduction", ["min", "mean"])
 @pytest.mark.parametrize("options", SHAPES)
-def test_actor_gradients_by_hand(options, threads):
+def test_actor_gradients_by_hand(options, reduction, threads):
     model, features, _, _ = setup(options, 31, threads)
     alpha = torch.tensor(0.2)
-    by_hand = model.sac_actor_gradients(features, features, alpha, noise())
-    generic = SupportSACTraining.sac_actor_gradients(model, features, features, alpha, noise())
+    by_hand = model.sac_actor_gradients(features, features, alpha, noise(), reduction)
+    generic = SupportSACTraining.sac_actor_gradients(model, features, features, alpha, noise(), reduction)
     for name in ("loss", "q", "log_prob", "gradients"):
         torch.testing.assert_close(getattr(by_hand, name), getattr(generic, name), **CLOSE)
 
@@ -137,6 +139,16 @@ def test_training_by_hand_and_by_autograd_stays_together(monkeypatch):
     assert generic.model._steps is None
     for name, value in ours.items():
         torch.testing.assert_close(value, theirs[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize(
+    "options", [{"critic_layer_norm": True}, {"critic_dropout": 0.1}, {"critic_batch_norm": True}], ids=lambda o: next(iter(o))
+)
+def test_critics_with_more_than_dense_layers_are_left_to_autograd_and_torchs_threads(options, torch_threads):
+    model, features, action, target = setup({"hidden": [8], **options}, threads=2)
+    assert (model._crew.size, torch.get_num_threads()) == (1, 2)
+    model.sac_critic_gradients(features, action, target)
+    assert model._steps is None
 
 
 def test_roles_see_their_own_keys_and_bytes_are_scaled():

@@ -1,0 +1,144 @@
+"""Planted faults of the learner: what each option of the critics, of their targets and of the schedule promises."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+OPTIONS, CRITIC = ("tests/unit/learner/test_sac_options.py",), ("tests/unit/learner/test_critic.py",)
+LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
+
+LEARNER = (
+    # REDQ
+    Mutant(
+        "the-same-critics-for-every-target",
+        "learner/sac.py",
+        "torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]",
+        "torch.arange(critics)[:wanted]",
+        OPTIONS,
+    ),
+    Mutant(
+        "minimum-of-all-critics-all-the-same",
+        "learner/sac.py",
+        "if wanted is None or wanted == critics:",
+        "if True:",
+        OPTIONS,
+    ),
+    Mutant(
+        "a-draw-where-all-are-wanted",
+        "learner/sac.py",
+        "if wanted is None or wanted == critics:",
+        "if wanted is None:",
+        OPTIONS,
+    ),
+    Mutant(
+        "actor-always-climbs-the-minimum",
+        "learner/sac.py",
+        "reduction = self.config.actor_reduction",
+        'reduction = "min"',
+        OPTIONS,
+    ),
+    Mutant(
+        "gradient-of-the-mean-for-one-critic",
+        "learner/losses.py",
+        "torch.full_like(q, -share / q.shape[1])",
+        "torch.full_like(q, -share)",
+        LOSSES,
+    ),
+    Mutant(
+        "minimum-in-the-passes-by-hand",
+        "learner/mlp_steps.py",
+        "MEAN if step == MEAN_ACTOR_GRADIENTS else MIN",
+        "MIN",
+        MLP,
+    ),
+    # DroQ
+    Mutant(
+        "targets-without-dropout",
+        "learner/mlp.py",
+        "module.train(mode)",
+        "module.train(False)",
+        OPTIONS,
+    ),
+    Mutant(
+        "masks-from-the-global-generator",
+        "learner/critic.py",
+        "bernoulli_(self._keep, generator=self.generator)",
+        "bernoulli_(self._keep)",
+        CRITIC,
+    ),
+    Mutant(
+        "dropout-without-the-learners-generator",
+        "learner/sac.py",
+        "        model.use_generator(self.generator)\n",
+        "",
+        OPTIONS,
+    ),
+    Mutant("dropout-shrinks-the-mean", "learner/critic.py", ".div_(self._keep)", "", CRITIC),
+    Mutant(
+        "no-layer-norm",
+        "learner/critic.py",
+        "layers += [nn.LayerNorm(width)] if layer_norm else []",
+        "layers += []",
+        CRITIC,
+    ),
+    # CrossQ
+    Mutant(
+        "next-value-pulls-at-itself",
+        "learner/contract.py",
+        "return q, next_q.detach(), log_prob",
+        "return q, next_q, log_prob",
+        OPTIONS,
+    ),
+    Mutant(
+        "both-ends-judged-apart",
+        "learner/contract.py",
+        "q, next_q = self._criticise(critic_features, torch.cat((action, after)), ONLINE).chunk(2)",
+        "here, there = critic_features.chunk(2)\n"
+        "        q, next_q = self._criticise(here, action, ONLINE), self._criticise(there, after, ONLINE)",
+        OPTIONS,
+    ),
+    Mutant(
+        "actor-judged-by-its-own-batch",
+        "learner/contract.py",
+        "            head.eval()\n        try:",
+        "            pass\n        try:",
+        OPTIONS,
+    ),
+    Mutant("critics-stay-in-eval-mode", "learner/contract.py", "head.train(self.training)", "pass", OPTIONS),
+    Mutant(
+        "batch-norm-with-the-usual-momentum",
+        "learner/critic.py",
+        "nn.BatchNorm1d(width, momentum=BATCH_NORM_MOMENTUM)",
+        "nn.BatchNorm1d(width)",
+        CRITIC,
+    ),
+    Mutant(
+        "targets-beside-batch-norm",
+        "learner/mlp.py",
+        "targets = [] if self.options.critic_batch_norm else list(copy.deepcopy(self.critics))",
+        "targets = list(copy.deepcopy(self.critics))",
+        OPTIONS,
+    ),
+    # schedule and clipping
+    Mutant(
+        "actor-moves-while-critics-warm-up",
+        "learner/sac.py",
+        "self.step > self.config.critic_warmup_updates and ",
+        "",
+        OPTIONS,
+    ),
+    Mutant(
+        "one-warm-up-update-short",
+        "learner/sac.py",
+        "self.step > self.config.critic_warmup_updates",
+        "self.step >= self.config.critic_warmup_updates",
+        OPTIONS,
+    ),
+    Mutant(
+        "critics-clipped-as-the-actor",
+        "learner/sac.py",
+        "config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip",
+        "config.grad_clip",
+        OPTIONS,
+    ),
+)
