@@ -230,7 +230,7 @@ class RobDataParallelSACActor(BaseSACActor):
         executed = self._floats(batch["action"]).reshape(rows, -1)
         require_shape("batch.action", executed, (rows, self.model.action_dim))
         action, outside = self._box.normalise(executed)
-        return Sample(
+        sample = Sample(
             self._observe(batch["state"]),
             self._observe(batch["next_state"]),
             action,
@@ -238,6 +238,7 @@ class RobDataParallelSACActor(BaseSACActor):
             bootstrap(mask.sum(dim=1), done, self._powers),
             outside,
         )
+        return self._sac.augment(sample)
 
     def _observe(self, state: Any) -> dict[str, Tensor]:
         specs = self.model.spec.obs

@@ -16,7 +16,7 @@ MIN, MEAN = REDUCTIONS = ("min", "mean")
 class ModelConfig:
     """Which networks are trained."""
 
-    type: str = option("mlp", help="mlp, or a class of your own as module:Class")
+    type: str = option("mlp", help="mlp, pixels (cameras), or a class of your own as module:Class")
     options: dict[str, Any] = option(factory=dict, help="options of that class, checked by its own Options dataclass")
 
 

@@ -181,6 +181,21 @@ class SupportSACTraining(nn.Module):
         """Imitation loss () of executed actions ``(B, D)``; None for a model that has none."""
         return None
 
+    def sac_augment(self, obs: Mapping[str, Tensor], generator: torch.Generator | None) -> Mapping[str, Tensor]:
+        """Observations of a training batch as they are learned from; here as they came.
+
+        Called once for a batch's observations and once for its next ones, before their features; acting never sees it.
+
+        Args:
+            obs: key -> ``(B, *shape)`` or ``(B, h, *shape)``, not to be changed in place.
+            generator: source of all noise.
+        """
+        return obs
+
+    def sac_target_features(self, obs: Mapping[str, Tensor]) -> Any:
+        """Features for the target critics; another than role ``critic`` where encoders have slow copies too."""
+        return self.sac_state_features(obs, "critic")
+
     def use_threads(self, threads: int) -> None:
         """Compute with so many threads on a CPU; 0: one up to two cores, else half of them, at most 8.
 

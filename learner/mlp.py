@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from headrace.common.config import option
 from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
-from headrace.common.specs import ObsSpec, TransitionSpec
+from headrace.common.specs import TransitionSpec
 from headrace.learner.config import MEAN, MIN
 from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
 from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in
 from headrace.learner.critic import Dropout, SteadyCritic
 from headrace.learner.dense import Dense
 from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
+from headrace.learner.inputs import flat, keys_of
 from headrace.learner.losses import actor_loss, critic_loss
 from headrace.learner.mlp_steps import (
     ACTOR_GRADIENTS,
@@ -67,7 +68,7 @@ class MLP(SupportSACTraining):
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__(spec, **options)
-        self._keys = {role: _keys(spec, role) for role in ("actor", "critic")}
+        self._keys = {role: keys_of(spec, role) for role in ("actor", "critic")}
         sizes = {role: spec.stack * sum(math.prod(o.shape) for o in keys) for role, keys in self._keys.items()}
         self.actor = Dense(sizes["actor"], self.options.hidden, 2 * self.action_dim)
         inputs = sizes["critic"] + self.action_dim
@@ -80,7 +81,7 @@ class MLP(SupportSACTraining):
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Tensor:
         """Keys that the role sees, in order, flattened and concatenated, ``(B, F)`` float32; uint8 keys as x / 255."""
         keys = self._keys[role]
-        parts = [_flat(obs[o.key], o) for o in keys]
+        parts = [flat(obs[o.key], o) for o in keys]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def sac_forward_actor(
@@ -270,15 +271,3 @@ def _critic(inputs: int, options: MLPOptions) -> nn.Module:
 
 def _dense(nets: nn.ModuleList) -> list[Dense]:
     return [net for net in nets if isinstance(net, Dense)]
-
-
-def _keys(spec: TransitionSpec, role: str) -> tuple[ObsSpec, ...]:
-    keys = tuple(o for o in spec.obs if o.role in ("both", role))
-    if not keys:
-        raise SpecError(f"spec.obs: no key that the {role} may see; roles are {[o.role for o in spec.obs]}")
-    return keys
-
-
-def _flat(x: Tensor, spec: ObsSpec) -> Tensor:
-    flat = x.reshape(len(x), -1)
-    return flat.float() / 255 if spec.dtype == "|u1" else flat.float()

@@ -1,4 +1,4 @@
-"""Models by name: ``mlp``, or a class of one's own as ``module:Class``."""
+"""Models by name: ``mlp``, ``pixels``, or a class of one's own as ``module:Class``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.common.specs import TransitionSpec
 from headrace.learner.config import ModelConfig
 from headrace.learner.contract import SupportSACTraining, missing_methods
 
-BUILT_IN = {"mlp": "headrace.learner.mlp:MLP"}
+BUILT_IN = {"mlp": "headrace.learner.mlp:MLP", "pixels": "headrace.learner.pixels:Pixels"}
 
 
 def make_model(spec: TransitionSpec, config: ModelConfig, seed: int) -> SupportSACTraining:

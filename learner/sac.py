@@ -8,6 +8,7 @@ this file decides what is summed, when, and which steps count.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,15 +106,20 @@ class SAC:
         if self.normaliser is not None and statistics is not None and statistics is not self._statistics:
             self.normaliser.load(statistics)
             self._statistics = statistics
-        sample = self.prepare(batch)
+        sample = self.augment(self.prepare(batch))
         metrics = self.update_critic(sample)
         self.step += 1
         if self.step > self.config.critic_warmup_updates and self.step % self.config.actor_update_interval == 0:
-            metrics |= self.update_actor(sample if actor_batch is None else self.prepare(actor_batch))
+            metrics |= self.update_actor(sample if actor_batch is None else self.augment(self.prepare(actor_batch)))
         if self.step % self.config.target_update_interval == 0:
             self.update_target_network()
         self._skipped = metrics["sac/updates_skipped"] = self._skipped + self._skip
         return metrics
+
+    def augment(self, sample: Sample) -> Sample:
+        """The sample as the model learns from it: observations and next ones each with noise of their own."""
+        obs, next_obs = (self.model.sac_augment(side, self.generator) for side in (sample.obs, sample.next_obs))
+        return replace(sample, obs=obs, next_obs=next_obs)
 
     def update_critic(self, sample: Sample) -> Metrics:
         """One step of the critics towards the target of clipped double Q."""
@@ -254,8 +260,8 @@ class SAC:
         """Gradients of the critics towards what their targets say of the next step, and that target."""
         model = self.model
         with torch.no_grad():
-            after = [model.sac_state_features(sample.next_obs, role) for role in ("actor", "critic")]
-            next_q, next_log_prob = model.sac_next_values(after[0], after[1], self.generator)
+            after = model.sac_state_features(sample.next_obs, "actor"), model.sac_target_features(sample.next_obs)
+            next_q, next_log_prob = model.sac_next_values(*after, self.generator)
             target = self._target(sample, next_q, next_log_prob)
         features = model.sac_state_features(sample.obs, "critic")
         return model.sac_critic_gradients(features, sample.action, target, sample.importance), target

@@ -34,8 +34,8 @@ class Sample:
         importance: ``(B,)`` weights of rows that were not drawn equally likely; None where all were.
     """
 
-    obs: dict[str, Tensor]
-    next_obs: dict[str, Tensor]
+    obs: Mapping[str, Tensor]
+    next_obs: Mapping[str, Tensor]
     action: Tensor
     reward: Tensor
     weight: Tensor

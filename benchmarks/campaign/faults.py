@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from campaign.learner_faults import LEARNER
+from campaign.pixel_faults import PIXELS
 from campaign.planting import Mutant
 from campaign.wire_faults import WIRE
 
@@ -457,4 +458,4 @@ _ALL = (
         f"{PROTOCOL}/test_weight_exchange.py",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *WIRE, *LEARNER)}
+MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *WIRE, *LEARNER, *PIXELS)}

@@ -50,6 +50,11 @@ MIXED = {  # odd shares, so that remainders are carried over a checkpoint
 BY_PRIORITY = {"sampling": {"method": "prioritised", "importance_anneal_updates": 200}}
 CROSSQ = {"model": {"options": {"critic_batch_norm": True}}, "learner": {"adam_beta1": 0.5, "actor_update_interval": 3}}
 DROQ = {"model": {"options": {"critic_layer_norm": True, "critic_dropout": 0.1}}, "learner": {"actor_reduction": "mean"}}
+PIXELS = {
+    "env": {"id": "helpers.scripted:make", "max_episode_steps": None, "kwargs": {"lengths": [20], "form": "dict"}},
+    "window": {"stack": 2},
+    "model": {"type": "pixels", "options": {"channels": [4], "strides": [1], "projection": 8}},
+}
 UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
     "env": {
         "id": "helpers.scripted:make",
@@ -141,7 +146,7 @@ def test_priorities_follow_the_updates(tmp_path):
 
 BOTH = merge(merge(MIXED, BY_PRIORITY), {"sampling": {"sets": {"newest": {"balance": "none"}}}})
 CHANGES = {"plain": {}, "fancy": FANCY, "mixed": MIXED, "by-priority": BY_PRIORITY, "both": BOTH}
-CHANGES |= {"crossq": CROSSQ, "droq": DROQ}
+CHANGES |= {"crossq": CROSSQ, "droq": DROQ, "pixels": PIXELS}
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)

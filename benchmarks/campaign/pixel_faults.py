@@ -1,0 +1,74 @@
+"""Planted faults of the model for cameras: who trains the encoder, what is moved at random, what travels."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+AUGMENT, PIXELS_TEST = ("tests/unit/learner/test_augment.py",), ("tests/unit/learner/test_pixels.py",)
+MODEL = "learner/pixels.py"
+
+PIXELS = (
+    Mutant("one-shift-for-all-samples", "learner/augment.py", "(2, batch, 1)", "(2, 1, 1)", AUGMENT),
+    Mutant("shift-wraps-around", "learner/augment.py", ".clamp_(0, width - 1)", ".remainder_(width)", AUGMENT),
+    Mutant("shift-to-one-side", "learner/augment.py", "torch.randint(-pad, pad + 1,", "torch.randint(0, pad + 1,", AUGMENT),
+    Mutant("shift-from-the-global-generator", "learner/augment.py", "generator=generator, ", "", AUGMENT),
+    Mutant(
+        "rows-move-as-columns-do",
+        "learner/augment.py",
+        "(torch.arange(height, device=device) + down)",
+        "(torch.arange(height, device=device) + right)",
+        AUGMENT,
+    ),
+    Mutant(
+        "next-images-are-not-moved",
+        "learner/sac.py",
+        "return replace(sample, obs=obs, next_obs=next_obs)",
+        "return replace(sample, obs=obs)",
+        PIXELS_TEST,
+    ),
+    Mutant(
+        "actor-trains-the-encoder",
+        MODEL,
+        'torch.set_grad_enabled(torch.is_grad_enabled() and role == "critic")',
+        "torch.set_grad_enabled(torch.is_grad_enabled())",
+        PIXELS_TEST,
+    ),
+    Mutant(
+        "critics-do-not-train-the-encoder",
+        MODEL,
+        'torch.is_grad_enabled() and role == "critic"',
+        "False",
+        PIXELS_TEST,
+    ),
+    Mutant(
+        "target-critics-look-through-the-online-encoder",
+        MODEL,
+        'return self._encode(self.target_encoders, obs, "critic")',
+        'return self._encode(self.encoders, obs, "critic")',
+        PIXELS_TEST,
+    ),
+    Mutant(
+        "target-encoder-stands-still",
+        MODEL,
+        "        return [*self.encoders, *self.critics]",
+        "        return [*self.target_encoders, *self.critics]",
+        PIXELS_TEST,
+    ),
+    Mutant("frozen-encoder-is-trained", MODEL, "if not self.options.encoder_frozen:", "if True:", PIXELS_TEST),
+    Mutant("critics-travel", MODEL, 'seen = ("actor.", ', 'seen = ("actor.", "critics.", ', PIXELS_TEST),
+    Mutant(
+        "actors-need-the-encoder-file",
+        MODEL,
+        '"shift": 0, "encoder_file": "", "encoder_frozen": False}',
+        '"shift": 0}',
+        PIXELS_TEST,
+    ),
+    Mutant("bytes-not-divided", "learner/encoder.py", ".float() / 255 - 0.5", ".float() - 0.5", PIXELS_TEST),
+    Mutant(
+        "encoder-file-with-nan-passes",
+        "learner/encoder.py",
+        "if not bool(torch.isfinite(tensor).all()):",
+        "if False:",
+        PIXELS_TEST,
+    ),
+)
