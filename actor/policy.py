@@ -13,9 +13,10 @@ from headrace.actor.config import ActorConfig
 from headrace.common.errors import SpecError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.statistics import NORMAL_LIMIT, VAR_FLOOR
-from headrace.common.weights import WeightSet
+from headrace.common.weights import WeightSet, require_policy
 
 Array = np.ndarray[Any, Any]
+RENEW = "start this process again: it builds the policy of the first weights that it gets"
 
 
 class Policy(Protocol):
@@ -221,8 +222,7 @@ class MlpPolicy:
 
     def load(self, weights: WeightSet) -> None:
         """Take other weights of the same description, whole or not at all."""
-        if dict(weights.policy) != self._policy:
-            raise SpecError(f"policy: the weights describe {dict(weights.policy)}, this policy is {self._policy}")
+        require_policy(weights, self._policy, RENEW)
         self._layout.check(weights)
         tensors = {name: np.array(tensor) for name, tensor in weights.tensors.items()}
         layers = [*(f"trunk.{i}" for i in range(len(self._layout.hidden))), "head"]

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from headrace.actor.device import require_device
-from headrace.actor.policy import Box, MlpLayout, Policy
+from headrace.actor.policy import RENEW, Box, MlpLayout, Policy
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.common.weights import WeightSet
+from headrace.common.weights import WeightSet, require_policy
 
 Array = np.ndarray[Any, Any]
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -52,8 +52,7 @@ class TorchMlpPolicy:
 
     def load(self, weights: WeightSet) -> None:
         """Take other weights of the same description, whole or not at all."""
-        if dict(weights.policy) != self._policy:
-            raise SpecError(f"policy: the weights describe {dict(weights.policy)}, this policy is {self._policy}")
+        require_policy(weights, self._policy, RENEW)
         self._layout.check(weights)
         tensors = {name: torch.tensor(tensor, device=self._device) for name, tensor in weights.tensors.items()}
         scaling = self._layout.scaling(weights.tensors)
@@ -104,8 +103,7 @@ class TorchPolicy:
 
     def load(self, weights: WeightSet) -> None:
         """Take other weights of the same description, whole or not at all."""
-        if dict(weights.policy) != self._policy:
-            raise SpecError(f"policy: the weights describe {dict(weights.policy)}, this policy is {self._policy}")
+        require_policy(weights, self._policy, RENEW)
         for name in sorted({*self._names, *weights.tensors}):
             if name not in weights.tensors or name not in self._names or name not in self._state:
                 raise SpecError(

@@ -11,14 +11,15 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from headrace.common.errors import WireError
-from headrace.common.specs import fingerprint
+from headrace.common.errors import SpecError, WireError
+from headrace.common.specs import differences, fingerprint
 
 Array = np.ndarray[Any, Any]
 WEIGHT_FORMAT = 1
 TENSOR_DTYPES = ("<f4", "<f8", "<f2", "<i8", "<i4", "|u1", "|b1")
 MAX_TENSORS = 65536
 MAX_HEAD_BYTES = 8 << 20
+MAX_NAMED = 8  # differences in one text
 _MAGIC = b"HRWT"
 
 
@@ -103,6 +104,17 @@ class WeightSet:
             return cls(version, head["policy"], tensors)
         except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise WireError("weights", f"malformed head: {type(error).__name__}") from error
+
+
+def require_policy(weights: WeightSet, policy: Mapping[str, Any], fix: str) -> None:
+    """Refuse weights of another policy than ``policy``, the description that this process holds.
+
+    Raises:
+        SpecError: naming the fields that differ, ours first, and ``fix``, what to do about it.
+    """
+    different = differences(dict(policy), dict(weights.policy), "policy")
+    if different:
+        raise SpecError(f"the weights are of another policy (ours first): {'; '.join(different[:MAX_NAMED])}; {fix}")
 
 
 def policy_fingerprint(policy: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:

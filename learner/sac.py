@@ -20,7 +20,7 @@ from headrace.common.errors import CheckpointError, ConfigError, SpecError
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
-from headrace.common.weights import Version, WeightSet
+from headrace.common.weights import Version, WeightSet, require_policy
 from headrace.learner.adam import Adam, copy_tensors
 from headrace.learner.config import LearnerConfig
 from headrace.learner.contract import CriticGradients, SupportSACTraining
@@ -181,8 +181,8 @@ class SAC:
             SpecError: another description, or a tensor that does not fit.
         """
         own = self.weights(weights.version)
-        if dict(weights.policy) != dict(own.policy):
-            raise SpecError(f"policy: {dict(weights.policy)}, this learner trains {dict(own.policy)}")
+        fix = "begin with another one, or set env, model and learner.normalise_obs as in the run that it comes from"
+        require_policy(weights, own.policy, fix)
         tensors = {name: torch.tensor(array) for name, array in weights.tensors.items()}
         statistics = {} if self.normaliser is None else self.normaliser.get_state()
         try:

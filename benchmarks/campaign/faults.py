@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.learner_faults import LEARNER
 from campaign.pixel_faults import PIXELS
 from campaign.planting import Mutant
+from campaign.role_faults import ROLES
 from campaign.wire_faults import WIRE
 
 UNIT, PROTOCOL = "tests/unit/buffer", "tests/protocol"
@@ -458,4 +459,4 @@ _ALL = (
         f"{PROTOCOL}/test_weight_exchange.py",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *WIRE, *LEARNER, *PIXELS)}
+MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *LEARNER, *PIXELS, *ROLES, *WIRE)}

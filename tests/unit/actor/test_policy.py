@@ -227,7 +227,7 @@ def test_descriptions_that_do_not_fit_are_refused(kind, changes, message):
 def test_other_descriptions_are_not_loaded():
     spec = small_spec()
     policy = make_policy(mlp_weights(spec), spec)
-    with pytest.raises(SpecError, match="the weights describe"):
+    with pytest.raises(SpecError, match=r"ours first\): policy\.activation: 'relu' != 'tanh'; start"):
         policy.load(mlp_weights(spec, activation="tanh"))
     with pytest.raises(SpecError, match="numpy runs only policies of type 'mlp', not 'torch'"):
         make_policy(WeightSet(mlp_weights(spec).version, {"type": "torch"}, {}), spec, ActorConfig(policy="numpy"))

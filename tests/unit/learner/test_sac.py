@@ -333,8 +333,23 @@ def test_a_policy_can_be_taken_over():
     new.load_policy(weights)
     taken = new.weights(Version("learner", 1, 1)).tensors
     assert all((taken[name] == weights.tensors[name]).all() for name in weights.tensors)
-    with pytest.raises(SpecError, match="this learner trains"):
-        make_sac(SPEC, model=ModelConfig("mlp", {"hidden": [8]}), normalise_obs=True).load_policy(weights)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "normalise", "said"),
+    [
+        ([16, 8], True, "policy.hidden[1]: 8 != 16; begin"),
+        ([8], True, "policy.hidden: [8] != [16, 16]; begin"),
+        ([16, 16], False, "policy.normalise: False != True; begin"),
+    ],
+)
+def test_a_policy_of_another_description_is_refused_by_the_fields_that_differ(hidden, normalise, said):
+    weights = make_sac(SPEC, normalise_obs=True).weights(Version("learner", 1, 1))
+    new = make_sac(SPEC, model=ModelConfig("mlp", {"hidden": hidden}), normalise_obs=normalise)
+    with pytest.raises(SpecError, match=r"another policy \(ours first\): ") as caught:
+        new.load_policy(weights)
+    assert said in str(caught.value)
+    assert str(caught.value).count("policy.") == 1
 
 
 def test_the_same_seed_gives_the_same_run():
