@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import headrace
 from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
+from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE
 
-INTERRUPTED = 130
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
 data set, which is seen from what SRC holds. All rows enter or none."""
@@ -23,7 +23,7 @@ LIGHT = ("buffer", "actor", "eval", "plot", "status", "pool")  # one thread of t
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. An understood error is one line on standard error and exit code 1."""
+    """Run one command; returns its exit code. An understood error is one line on standard error; see exits.py."""
     words = list(sys.argv[1:] if words is None else words)
     if words and words[0] in LIGHT:
         for name, value in thread_variables(1).items():  # before numpy is imported, which reads them once
@@ -35,13 +35,13 @@ def main(words: Sequence[str] | None = None) -> int:
     args = parser.parse_args(known)
     if overrides and not args.takes_overrides:
         print(f"headrace: error: `headrace {args.command}` takes no config keys such as {overrides[0]}", file=sys.stderr)
-        return 2
+        return USAGE
     try:
         code: int = args.run(args, overrides)
     except HeadraceError as error:
         return _fail(" ".join(str(error).split()))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return STOPPED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left, as `| head` does
         return 0
@@ -141,6 +141,7 @@ def _add_train(commands: Any) -> None:
         "--init-from", type=Path, metavar="POLICY", help="begin with this checkpoint's, run's or .hrw file's policy (path)"
     )
     train.add_argument("--mode", choices=("async", "sync"), help="short for --run.mode")
+    train.epilog = TEXT
 
 
 def _add_roles(commands: Any) -> None:
@@ -340,7 +341,7 @@ def _fail(text: str) -> int:
     if os.environ.get("HEADRACE_DEBUG") == "1":
         traceback.print_exc()
     print(f"headrace: error: {text}", file=sys.stderr)
-    return 1
+    return FAILED
 
 
 if __name__ == "__main__":

@@ -27,15 +27,14 @@ from headrace.common.errors import (
     describe_os_error,
 )
 from headrace.launch.config import RunConfig
+from headrace.launch.exits import FAILED, MUST_NOT_RESTART, STOPPED
 from headrace.launch.leash import follow_parent
 from headrace.launch.rundir import RunDir
-from headrace.launch.supervision import MUST_NOT_RESTART
 
 if TYPE_CHECKING:
     from headrace.actor.joining import ActorSettings
 
 LEARNER_ID = "learner"
-INTERRUPTED = 130
 # What the next start of the same process would meet again. The learner retries a checkpoint that it can do without, and
 # raises only when none can be read, or when the last one cannot be written.
 PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolDamaged, NoSpace, CheckpointError)
@@ -144,7 +143,7 @@ def find_endpoint(config: RunConfig, run: RunDir | None) -> str:
 def guarded(name: str, body: Callable[[], int]) -> int:
     """Run a role's body; every end becomes an exit code, and an understood error one line on standard error.
 
-    0: ended in order. 1: it failed, and may be started again. 3: it would fail again, and must not be.
+    0: ended in order. 1: it failed, and may be started again. 3: it would fail in the same way, and must not be.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave_early)  # until the role runs, a request to end means: end here
@@ -155,16 +154,16 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return body()
     except HeadraceError as error:
         print(f"headrace {name}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return MUST_NOT_RESTART if isinstance(error, PERMANENT) else 1
+        return MUST_NOT_RESTART if isinstance(error, PERMANENT) else FAILED
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return STOPPED
     except OSError as error:
         traceback.print_exc()
         print(f"headrace {name}: error: {describe_os_error(error)}", file=sys.stderr)
-        return 1
+        return FAILED
     except Exception:
         traceback.print_exc()  # a defect: the log is where it is looked for
-        return 1
+        return FAILED
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # stays while the interpreter shuts down, where handlers are reset

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.common.config import option
+from headrace.launch.exits import MUST_NOT_RESTART
 
-MUST_NOT_RESTART = 3
 UNHEARD = -15  # ended by SIGTERM: a role listens for it from its first line on
 RANKS = {"actor": 0, "evaluator": 0, "learner": 1, "buffer": 2}
 SHARES = (0.3, 0.5, 0.2)  # of stop_s, for each rank: the learner writes its final checkpoint

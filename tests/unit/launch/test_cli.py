@@ -4,11 +4,12 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
-from headrace.launch import cli
+from headrace.launch import cli, exits
 from headrace.launch.keys import all_keys, keys_text
 
 PENDULUM = {"env": {"id": "Pendulum-v1"}}
@@ -73,6 +74,14 @@ def test_every_option_says_what_it_is(name, capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert ("--learner.batch_size" in text) == parser.lists_keys
+
+
+def test_the_exit_codes_stand_in_the_help_of_train_and_in_the_readme(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    readme = (Path(__file__).resolve().parents[3] / "README.md").read_text()
+    for text in (capsys.readouterr().out, readme):
+        assert exits.TEXT in " ".join(text.split())
 
 
 def parsers(parser, words=()):

@@ -2,16 +2,8 @@
 
 import pytest
 
-from headrace.launch.supervision import (
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    MUST_NOT_RESTART,
-    Action,
-    RolePlan,
-    Supervision,
-    SupervisorConfig,
-)
+from headrace.launch.exits import MUST_NOT_RESTART
+from headrace.launch.supervision import DONE, FAILED, INTERRUPTED, Action, RolePlan, Supervision, SupervisorConfig
 
 PLANS = [
     RolePlan("buffer", "buffer"),

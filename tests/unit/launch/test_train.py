@@ -20,7 +20,7 @@ from headrace.buffer import SACReplayPool
 from headrace.buffer.query import Observer
 from headrace.common.errors import EnvError
 from headrace.common.weights import Version, WeightSet
-from headrace.launch import cli, runner
+from headrace.launch import cli, exits, runner
 from headrace.launch.children import headrace_command
 from headrace.launch.config import make_config
 from headrace.launch.rundir import RunDir, read_json
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_in_order_with_a_checkpoint_and_no_orphan(place):
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert time.monotonic() - begun < 12
-    assert code == cli.INTERRUPTED
+    assert code == exits.STOPPED
     assert out == ""
     assert f"continue with: headrace train --resume {run.path}" in err
     assert "copying the pool" in err

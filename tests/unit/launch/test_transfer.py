@@ -9,7 +9,7 @@ from helpers.lane_rows import Lane, die, lane_spec
 
 from headrace.buffer import PoolConfig, SACReplayPool, manifest
 from headrace.buffer.shards import ShardReader, ShardWriter
-from headrace.launch import cli
+from headrace.launch import cli, exits
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_pool_whose_owner_died_is_exported(tmp_path, capsys):
 
 def stopped(capsys, *words):
     """What is said when somebody stops a command."""
-    assert cli.main([str(word) for word in words]) == cli.INTERRUPTED
+    assert cli.main([str(word) for word in words]) == exits.STOPPED
     return capsys.readouterr().err
 
 
