@@ -18,8 +18,9 @@ from headrace.buffer.generations import is_pool
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.config import dump
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import CheckpointError, HeadraceError
 from headrace.common.seeds import derive_seed
+from headrace.common.weights import WeightSet
 from headrace.launch import roles
 from headrace.launch.children import headrace_command
 from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
@@ -137,11 +138,17 @@ def require_verdict(result: TrainResult) -> TrainResult:
 
 
 def require_updates(config: RunConfig, result: TrainResult) -> None:
-    """Refuse to call a run done whose learner never had the rows for the updates that the run waits for.
+    """Refuse to call a run done whose learner saved no update, or never had the rows for those that the run waits for.
 
     Raises:
         HeadraceError: it did not.
     """
+    if result.updates_granted and not result.updates:
+        raise HeadraceError(
+            f"none of the {result.updates_granted} updates was saved: the learner died before its first checkpoint"
+            f" (learner.checkpoint_every_updates {config.learner.checkpoint_every_updates}); the rows are in the pool:"
+            f" headrace train --resume {result.run_dir} --pacing.env_steps MORE"
+        )
     pacing, online = config.pacing, result.updates_granted - result.offline_updates
     waits = pacing.hold_learner or pacing.hold_actors
     owed = math.floor(pacing.ratio * max(0, result.env_steps - pacing.min_fill)) if waits else 0
@@ -266,24 +273,15 @@ class _Job:
 
     def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:
         config = self._config
-        mean, std, failure = None, None, ""
-        weights = read_policy(find_policy(self._run.path))
-        if config.eval.final_episodes:
-            self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
-            try:
-                verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
-            except HeadraceError as error:  # the policy and its counters are there all the same
-                failure = str(error)
-            else:
-                if math.isfinite(verdict.mean) and math.isfinite(verdict.std):
-                    mean, std = verdict.mean, verdict.std
-        granted, updates, offline = status["updates"], weights.version.step, status["offline_updates"]
+        weights = self._policy()
+        mean, std, failure = (None, None, "") if weights is None else self._judge(weights)
+        granted, updates, offline = status["updates"], weights.version.step if weights else 0, status["offline_updates"]
         beyond = status["env_steps"] - config.pacing.min_fill
         result = TrainResult(
             run_dir=str(self._run.path),
             eval_return_mean=mean,
             eval_return_std=std,
-            episodes=0 if failure else config.eval.final_episodes,
+            episodes=0 if failure or weights is None else config.eval.final_episodes,
             env_steps=status["env_steps"],
             updates=updates,
             updates_granted=granted,
@@ -303,3 +301,25 @@ class _Job:
             )
         require_updates(config, result)
         return require_verdict(result)
+
+    def _policy(self) -> WeightSet | None:
+        """The final policy; none when no learner has made an update that it could save."""
+        try:
+            path = find_policy(self._run.path)
+        except CheckpointError:
+            return None
+        return read_policy(path)
+
+    def _judge(self, weights: WeightSet) -> tuple[float | None, float | None, str]:
+        """Mean and standard deviation of the final evaluation, where they are finite, and why it failed, if it did."""
+        config = self._config
+        if not config.eval.final_episodes:
+            return None, None, ""
+        self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
+        try:
+            verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
+        except HeadraceError as error:  # the policy and its counters are there all the same
+            return None, None, str(error)
+        if not (math.isfinite(verdict.mean) and math.isfinite(verdict.std)):
+            return None, None, ""
+        return verdict.mean, verdict.std, ""

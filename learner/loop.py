@@ -56,7 +56,7 @@ class LearnerSettings:
 
 
 def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
-    """Learn until the run reaches its goal or a signal says stop; 0 when a final checkpoint is on disk.
+    """Learn until the run reaches its goal or a signal says stop; 0 when a checkpoint holds all updates, if there were any.
 
     Raises:
         SessionRefused: the id is held, or the buffer turned this process away.
@@ -99,7 +99,7 @@ class LearnerLoop:
         model = make_model(spec, settings.model, settings.seed)
         model.use_threads(settings.learner.threads)
         self.sac = SAC(model, spec, settings.learner, settings.seed)
-        self._restore()
+        self._from_seed = self._restore()
         self._metrics: dict[str, torch.Tensor] = {}
         self._published_at = -1.0
         self._published_step = -1
@@ -178,7 +178,8 @@ class LearnerLoop:
         while stop.is_set() and self._clock.now() < end and (batches := self._feed.get(0.0)) is not None:
             self._update(batches)
 
-    def _restore(self) -> None:
+    def _restore(self) -> bool:
+        """Go on from the newest checkpoint, or from ``init_from``; whether there is neither, so that the seed tells everything."""
         found = checkpoint.resume(self._settings.checkpoints)
         if found is not None:
             self.sac.set_state(found.state)
@@ -187,6 +188,7 @@ class LearnerLoop:
             weights = WeightSet.unpack(self._settings.init_from.read_bytes())
             self.sac.load_policy(weights)
             LOG.info("policy taken from %s", self._settings.init_from)
+        return found is None and self._settings.init_from is None
 
     def _version(self) -> Version:
         return Version(self._settings.learner_id, self._feed.epoch, self.sac.step)
@@ -206,12 +208,17 @@ class LearnerLoop:
         if self._published_step != self.sac.step:
             self._publish()
         self._feed.wait_published(PUBLISH_S)
-        saved = self._saved_step == self.sac.step and not self._not_saved
-        path = None if saved and checkpoint.newest(self._settings.checkpoints) else self.save()
-        if path is not None:
-            LOG.info("final checkpoint %s", path)
+        if self._must_save():
+            LOG.info("final checkpoint %s", self.save())
         self._log(force=True)
         return done
+
+    def _must_save(self) -> bool:
+        """Whether the end would lose something: neither a checkpoint holds all of this, nor would the seed give it again."""
+        if self._not_saved or self._saved_step != self.sac.step:
+            return True
+        untouched = self._from_seed and self.sac.step == 0
+        return not untouched and checkpoint.newest(self._settings.checkpoints) is None
 
     def _starved(self) -> None:
         """Wait for batches as long as the buffer lives: slow robots, held actors and a late start are no faults."""

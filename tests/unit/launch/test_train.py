@@ -18,7 +18,7 @@ import headrace.launch
 from headrace.actor.evaluate import EvalResult
 from headrace.buffer import SACReplayPool
 from headrace.buffer.query import Observer
-from headrace.common.errors import EnvError
+from headrace.common.errors import EnvError, HeadraceError
 from headrace.common.weights import Version, WeightSet
 from headrace.launch import cli, exits, runner
 from headrace.launch.children import headrace_command
@@ -285,6 +285,26 @@ def test_updates_are_those_that_the_final_policy_has_had(place, capsys):
     assert "updates lost  28 of 40 granted" in table
     print_result(dataclasses.replace(result, updates_lost=0))
     assert "lost" not in capsys.readouterr().out.replace(str(run.path), "")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "updates", "said"),
+    [(0, 0, ""), (1, 0, "only 0 of 28 updates were made"), (1, 28, "none of the 28 updates was saved")],
+)
+def test_a_run_without_a_saved_update_has_no_policy_to_judge(place, capsys, monkeypatch, ratio, updates, said):
+    """One that only collects has done its job all the same."""
+    monkeypatch.setattr(runner, "judge", None)
+    run = RunDir.create(place / "runs" / "none", {})
+    job = runner._Job(make_config(SHORT, ["--pacing.ratio", str(ratio)]), run, None)
+    status = {"env_steps": 60, "updates": updates, "offline_updates": 0, "counters": {}}
+    if said:
+        with pytest.raises(HeadraceError, match=said):
+            job._conclude(status, 1.0)
+    else:
+        print_result(job._conclude(status, 1.0))
+        assert "not evaluated" in capsys.readouterr().out
+    result = read_json(run.result)
+    assert (result["updates"], result["updates_granted"], result["episodes"]) == (0, updates, 0)
 
 
 def test_seeds_skip_what_is_finished(place, capsys):
