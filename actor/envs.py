@@ -116,6 +116,17 @@ def make_lanes(env: EnvConfig, window: WindowConfig, *, run_seed: int, actor: st
     return GymLanes(env, window, (run_seed, actor, epoch))
 
 
+def check_env(env: EnvConfig) -> None:
+    """Refuse what the names in ``env`` alone tell, without making anything.
+
+    Raises:
+        EnvError: the environment is unknown, or a module or wrapper is not there.
+    """
+    from headrace.actor import gym_make
+
+    gym_make.check_env(env)
+
+
 def make_spec(env: EnvConfig, window: WindowConfig) -> TransitionSpec:
     """The spec of rows and frames that this environment gives; makes the environment once and closes it.
 

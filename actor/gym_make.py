@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs import registration
 from gymnasium.vector import VectorEnv
 
 from headrace.actor.config import EnvConfig, WindowConfig, WrapperConfig
@@ -42,6 +43,27 @@ def make_env(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
     except EnvError:
         raise
     except Exception as error:  # whatever a foreign constructor raises becomes our one line
+        raise EnvError(f"env {config.id!r} could not be made: {reason_of(error)}") from error
+
+
+def check_env(config: EnvConfig) -> None:
+    """Refuse what names alone tell: an id that gymnasium does not know, a module, attribute or wrapper that is not there.
+
+    Modules are imported, and nothing is made.
+
+    Raises:
+        EnvError: as :func:`make_env`.
+    """
+    try:
+        if _is_factory(config.id):
+            resolve(config.id)
+        else:
+            _check_registered(config.id)
+        for wrapper in config.wrappers:
+            _find_wrapper(wrapper if isinstance(wrapper, str) else wrapper.name)
+    except EnvError:
+        raise
+    except Exception as error:  # a foreign module may raise anything while it is imported
         raise EnvError(f"env {config.id!r} could not be made: {reason_of(error)}") from error
 
 
@@ -80,7 +102,7 @@ def reason_of(error: BaseException) -> str:
 
 def _create(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
     name = config.id
-    if ":" in name and name.partition(":")[2].replace(".", "").isidentifier():
+    if _is_factory(name):
         env: Any = resolve(name)(**config.kwargs)
         if not isinstance(env, (gym.Env, VectorEnv)):
             raise EnvError(f"env {name!r} returned a {type(env).__name__}, expected a gymnasium Env or VectorEnv")
@@ -92,27 +114,51 @@ def _create(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
         made: AnyEnv = gym.make(name, config.max_episode_steps, disable_env_checker=True, **config.kwargs)
         return made
     except gym.error.UnregisteredEnv as error:
-        near = difflib.get_close_matches(name, list(gym.registry), n=3, cutoff=0.55)
-        hint = f"nearest: {', '.join(near)}" if near else "write module:factory for an env of your own"
-        raise EnvError(f"env {name!r} is unknown to gymnasium; {hint}") from error
+        raise _unknown(name) from error
+
+
+def _is_factory(name: str) -> bool:
+    """Whether ``name`` is module:factory; module:Id-v0 is a gymnasium id that the module registers."""
+    return ":" in name and name.partition(":")[2].replace(".", "").isidentifier()
+
+
+def _check_registered(name: str) -> None:
+    """Look a gymnasium id up as ``gymnasium.make`` does: a module before it is imported, and no version means the newest."""
+    module, _, env_id = name.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    namespace, stem, version = registration.parse_env_id(env_id)
+    newest = registration.find_highest_version(namespace, stem)
+    if env_id not in gym.registry and (version is not None or newest is None):
+        raise _unknown(name)
+
+
+def _unknown(name: str) -> EnvError:
+    near = difflib.get_close_matches(name, list(gym.registry), n=3, cutoff=0.55)
+    hint = f"nearest: {', '.join(near)}" if near else "write module:factory for an env of your own"
+    return EnvError(f"env {name!r} is unknown to gymnasium; {hint}")
 
 
 def _wrap(env: AnyEnv, wrapper: str | WrapperConfig) -> AnyEnv:
     name, kwargs = (wrapper, {}) if isinstance(wrapper, str) else (wrapper.name, wrapper.kwargs)
-    known = [n for n in gym.wrappers.__all__ if n[0].isupper()]
-    if ":" in name:
-        cls = resolve(name)
-    elif name in known:
-        cls = getattr(gym.wrappers, name)
-    else:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"nearest: {', '.join(near)}" if near else "write module:Class for a wrapper of your own"
-        raise EnvError(f"env.wrappers: {name!r} is not in gymnasium.wrappers; {hint}")
+    cls = _find_wrapper(name)
     try:
         wrapped: AnyEnv = cls(env, **kwargs)
     except Exception as error:
         raise EnvError(f"env.wrappers: {name} refused its arguments {kwargs}: {reason_of(error)}") from error
     return wrapped
+
+
+def _find_wrapper(name: str) -> Any:
+    """The wrapper behind a name in gymnasium.wrappers or module:Class."""
+    if ":" in name:
+        return resolve(name)
+    known = [n for n in gym.wrappers.__all__ if n[0].isupper()]
+    if name in known:
+        return getattr(gym.wrappers, name)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"nearest: {', '.join(near)}" if near else "write module:Class for a wrapper of your own"
+    raise EnvError(f"env.wrappers: {name!r} is not in gymnasium.wrappers; {hint}")
 
 
 def _refuse_for_vector(config: EnvConfig) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from headrace.actor.device import require_device
+from headrace.actor.envs import check_env
 from headrace.buffer.generations import is_pool
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
@@ -35,6 +36,7 @@ from headrace.launch.stash import move_tree
 from headrace.launch.supervise import Status, Supervisor
 from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
 from headrace.launch.targets import new_run
+from headrace.learner.config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
 
     Raises:
         ConfigError: the config cannot work; nothing was started.
+        EnvError: there is no such env; nothing was started.
         HeadraceError: the run failed, its updates could not be made, or its final evaluation failed or is not finite; the
             text says why.
         KeyboardInterrupt: somebody stopped it; it can be resumed.
@@ -97,7 +100,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
         read_policy(policy)  # a damaged one is refused before anything starts
     find_past(config)
     find_demos(config)
-    require_device(config.actor.device)
+    require_parts(config)
     run = new_run(config)
     with run.undone_if_refused():
         return _Job(config, run, policy).run()
@@ -118,8 +121,25 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     old = make_config(read_config(run.config))
     config = resume_config(old, overrides)
     require_resumable(run, old, config)
-    require_device(config.actor.device)
+    require_parts(config)
     return _Job(config, run, None).run()
+
+
+def require_parts(config: RunConfig) -> None:
+    """Refuse an env, a model or a device that is not there, as far as names tell it: nothing is made here.
+
+    The options of the built-in model are left to its learner, since looking at them takes as long as loading torch.
+
+    Raises:
+        EnvError: of the env.
+        ConfigError: of the model or the device.
+    """
+    check_env(config.env)
+    if config.model.type != ModelConfig().type:
+        from headrace.learner.models import check_model  # torch comes with it
+
+        check_model(config.model)
+    require_device(config.actor.device)
 
 
 def require_verdict(result: TrainResult) -> TrainResult:

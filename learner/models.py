@@ -22,11 +22,21 @@ def make_model(spec: TransitionSpec, config: ModelConfig, seed: int) -> SupportS
         ConfigError: the class cannot be imported, lacks a part of the contract, or refuses an option.
         SpecError: the class cannot work with this spec.
     """
-    cls = find_model(config.type)
-    load(cls.Options, config.options, "model.options")
+    cls = check_model(config)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return cls(spec, **config.options)
+
+
+def check_model(config: ModelConfig) -> type[SupportSACTraining]:
+    """The class that ``config`` names, which takes its options; nothing is made.
+
+    Raises:
+        ConfigError: as :func:`make_model`.
+    """
+    cls = find_model(config.type)
+    load(cls.Options, config.options, "model.options")
+    return cls
 
 
 def find_model(name: str) -> type[SupportSACTraining]:

@@ -26,4 +26,18 @@ ROLES = (
         "untouched = self.sac.step == 0",
         ("tests/unit/learner/test_loop.py",),
     ),
+    Mutant(
+        "unknown-env-noticed-by-roles-alone",
+        "launch/runner.py",
+        "    check_env(config.env)\n",
+        "",
+        ("tests/unit/launch/test_cli.py::test_what_is_wrong_is_one_line",),
+    ),
+    Mutant(
+        "wrappers-not-looked-up",
+        "actor/gym_make.py",
+        "        for wrapper in config.wrappers:\n            _find_wrapper(",
+        "        for wrapper in ():\n            _find_wrapper(",
+        ("tests/unit/actor/test_gym_make.py::test_nothing_is_made_to_look_a_name_up",),
+    ),
 )

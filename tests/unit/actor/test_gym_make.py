@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig, WrapperConfig
-from headrace.actor.envs import make_lanes, make_spec
+from headrace.actor.envs import check_env, make_lanes, make_spec
 from headrace.actor.policy import RandomPolicy
 from headrace.common.config import dump, load
 from headrace.common.errors import ConfigError, EnvError
@@ -57,15 +57,36 @@ def test_the_same_seed_gives_the_same_run():
     assert (one[0, 0] != one[0, 1]).any()
 
 
+UNKNOWN = [
+    ("Pendulum-v9", r"env 'Pendulum-v9' is unknown to gymnasium; nearest: Pendulum-v1"),
+    ("HalfCheeta-v5", "nearest: HalfCheetah-v"),
+    ("Qqqq-v3", "is unknown to gymnasium; write module:factory"),
+    ("no such id", "env 'no such id' could not be made: Error: Malformed environment ID"),
+    ("no_such_module:make", "'no_such_module:make' could not be imported: ModuleNotFoundError"),
+    ("helpers.scripted:mak", "'helpers.scripted:mak' could not be imported: AttributeError"),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), UNKNOWN)
+def test_names_alone_tell_what_cannot_be_made(name, message):
+    with pytest.raises(EnvError, match=message) as caught:
+        check_env(EnvConfig(name))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "Pendulum", "gymnasium.envs:Pendulum-v1", "helpers.driving:Row"])
+def test_nothing_is_made_to_look_a_name_up(name, monkeypatch):
+    """Also of a factory that would refuse its arguments."""
+    monkeypatch.setattr("gymnasium.make", None)
+    check_env(EnvConfig(name, wrappers=("RescaleAction", "gymnasium.wrappers:FlattenObservation")))
+    with pytest.raises(EnvError, match=r"env.wrappers: 'RescaleActoin' is not in gymnasium.wrappers"):
+        check_env(EnvConfig(name, wrappers=("RescaleActoin",)))
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Pendulum-v9", r"env 'Pendulum-v9' is unknown to gymnasium; nearest: Pendulum-v1"),
-        ("HalfCheeta-v5", "nearest: HalfCheetah-v"),
-        ("Qqqq-v3", "is unknown to gymnasium; write module:factory"),
-        ("no such id", "env 'no such id' could not be made: Error: Malformed environment ID"),
-        ("no_such_module:make", "'no_such_module:make' could not be imported: ModuleNotFoundError"),
-        ("helpers.scripted:mak", "'helpers.scripted:mak' could not be imported: AttributeError"),
+        *UNKNOWN,
         ("helpers.driving:Row", "env 'helpers.driving:Row' could not be made: TypeError"),
         ("builtins:dict", "env 'builtins:dict' returned a dict, expected a gymnasium Env or VectorEnv"),
     ],

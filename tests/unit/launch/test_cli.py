@@ -165,6 +165,14 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
         (["train", "p.yaml", "--mode", "sync", "--run.mode", "async"], "--mode sync and --run.mode async say the same"),
         (["train", "p.yaml", "--actor.device", "cuda:4096"], "actor.device: 'cuda:4096' cannot be used here: "),
         (["train", "p.yaml", "--actor.device", "nonsense"], "actor.device: 'nonsense' cannot be used here: "),
+        (["train", "p.yaml", "--env.id", "Pendulun-v1"], "env 'Pendulun-v1' is unknown to gymnasium; nearest: Pendulum-v1"),
+        (["train", "p.yaml", "--env.id", "no_such:make"], "'no_such:make' could not be imported: ModuleNotFoundError"),
+        (["train", "p.yaml", "--env.wrappers", "[RescaleActoin]"], "not in gymnasium.wrappers; nearest: RescaleAction"),
+        (["train", "p.yaml", "--model.type", "no.such:Net"], "model.type: 'no.such:Net' cannot be imported"),
+        (
+            ["train", "p.yaml", "--model.type", "helpers.learner:OwnModel", "--model.options.width", "99"],
+            "model.options.width: 99 is above the largest allowed value; nearest valid: 64",
+        ),
         (
             ["status", "tcp://127.0.0.1:70000"],
             "port 70000 of 'tcp://127.0.0.1:70000' is above the largest; nearest valid: 65535",

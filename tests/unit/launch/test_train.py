@@ -167,7 +167,7 @@ def test_ctrl_c_ends_in_order_with_a_checkpoint_and_no_orphan(place):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--env.id", "Pendulun-v1"], "Pendulum-v1"),
+        (["--env.kwargs.gravity", "3"], "could not be made: TypeError"),
         (["--pool.capacity", str(10**12)], "the pool needs"),
     ],
 )
