@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]
 MAX_EPISODE_STEPS = 1_000_000
 BOOTSTRAP_DRAWS = 10_000
+FEWEST = 3  # values of which an interval is given: 1 or 2, resampled, have 1 or 3 different means
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,16 @@ def evaluate(
     return replace(result, video=path, video_note=note)
 
 
-def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean (Efron and Tibshirani 1993, section 13.3).
+def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float] | None:
+    """Percentile bootstrap interval of the mean (Efron and Tibshirani 1993, section 13.3); none of fewer than ``FEWEST`` values.
 
     Args:
         values: ``(n,)`` numbers, n >= 1.
         rng: draws the resamples.
         level: probability inside the interval.
     """
+    if len(values) < FEWEST:
+        return None
     picks = rng.integers(0, len(values), (BOOTSTRAP_DRAWS, len(values)))
     low, high = np.quantile(np.asarray(values, np.float64)[picks].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

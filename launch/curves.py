@@ -106,22 +106,28 @@ def draw_groups(groups: dict[str, list[Path]], out: Path) -> None:
         for name, points in curves.items():
             axes.plot(*points.T, color=color if len(curves) > 1 else None, lw=0.8, alpha=0.5, label=None if label else name)
         if len(curves) > 1:
-            steps, mean, low, high = band(list(curves.values()))
-            axes.fill_between(steps, low, high, color=color, alpha=0.2, lw=0)
-            axes.plot(steps, mean, color=color, lw=2, label=f"{label or 'mean'} ({len(curves)} runs, 95 % interval)")
+            steps, mean, bounds = band(list(curves.values()))
+            if bounds is not None:
+                axes.fill_between(steps, bounds[0], bounds[1], color=color, alpha=0.2, lw=0)
+            sure = "too few for an interval" if bounds is None else "95 % interval"
+            axes.plot(steps, mean, color=color, lw=2, label=f"{label or 'mean'} ({len(curves)} runs, {sure})")
     if not drawn:
         raise ConfigError("nothing to draw yet: no run has returns in its metrics.jsonl")
     _finish(figure, axes, "", out)
 
 
-def band(curves: Sequence[Array]) -> tuple[Array, Array, Array, Array]:
-    """Env steps, mean, lower and upper bound of several curves over the steps that all of them cover."""
+def band(curves: Sequence[Array]) -> tuple[Array, Array, Array | None]:
+    """Env steps, mean, and lower and upper bound of the mean of several curves, over the steps that all of them cover.
+
+    Returns:
+        ``(n,)``, ``(n,)`` and ``(2, n)``; no bounds of fewer than ``FEWEST`` curves.
+    """
     first, last = max(c[0, 0] for c in curves), min(c[-1, 0] for c in curves)
     steps = np.linspace(first, max(first, last), GRID_POINTS)
     values = np.stack([np.interp(steps, c[:, 0], c[:, 1]) for c in curves])
     rng = np.random.default_rng(0)  # the same runs always give the same picture
-    low, high = np.array([bootstrap_interval(column, rng) for column in values.T]).T
-    return steps, values.mean(axis=0), low, high
+    bounds = [found for column in values.T if (found := bootstrap_interval(column, rng)) is not None]
+    return steps, values.mean(axis=0), np.array(bounds).T if bounds else None
 
 
 def _add_point(points: dict[int, float], steps: object, value: object) -> None:

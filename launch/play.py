@@ -7,11 +7,12 @@ import ctypes.util
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from headrace.actor.envs import make_spec
-from headrace.actor.evaluate import EvalResult, bootstrap_interval, evaluate
+from headrace.actor.evaluate import FEWEST, EvalResult, bootstrap_interval, evaluate
 from headrace.actor.policy import make_policy
 from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, WireError
 from headrace.common.weights import WeightSet
@@ -107,17 +108,29 @@ def _prepare_rendering() -> None:
 
 
 def verdict_lines(result: EvalResult) -> list[tuple[str, str]]:
-    """Return, length and success with 95 % intervals, as (label, text) pairs."""
+    """Return, length and success with 95 % intervals where there are enough episodes, as (label, text) pairs."""
     rng = np.random.default_rng(0)  # the same episodes always give the same interval
-    low, high = bootstrap_interval(result.returns, rng)
-    pairs = [("return", f"{result.mean:.2f} ± {result.std:.2f} (mean: 95 % interval {low:.2f} to {high:.2f})")]
-    low, high = bootstrap_interval(result.lengths.astype(np.float64), rng)
-    pairs.append(("length", f"{result.lengths.mean():.1f} (mean: 95 % interval {low:.1f} to {high:.1f})"))
+    pairs = [
+        ("return", f"{result.mean:.2f}{spread(result.std, len(result.returns))} ({_interval(result.returns, rng, 2)})"),
+        ("length", f"{result.lengths.mean():.1f} ({_interval(result.lengths, rng, 1)})"),
+    ]
     if result.successes is None:
         return [*pairs, ("success", "the env does not say")]
     wins, count = int(result.successes.sum()), len(result.successes)
     low, high = share_interval(wins, count)
     return [*pairs, ("success", f"{wins / count:.0%} ({wins} of {count}; 95 % interval {low:.0%} to {high:.0%})")]
+
+
+def spread(std: float, episodes: int) -> str:
+    """A standard deviation behind its mean; nothing where there are too few episodes for one."""
+    return f" ± {std:.2f}" if episodes >= FEWEST else ""
+
+
+def _interval(values: np.ndarray[Any, Any], rng: np.random.Generator, digits: int) -> str:
+    found = bootstrap_interval(values.astype(np.float64), rng)
+    if found is None:
+        return "too few for an interval"
+    return f"mean: 95 % interval {found[0]:.{digits}f} to {found[1]:.{digits}f}"
 
 
 def share_interval(wins: int, trials: int) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from headrace.common.config import dump, merge
 from headrace.common.errors import ConfigError, HeadraceError
 from headrace.launch.config import RunConfig, digest, make_config, read_config
+from headrace.launch.play import spread
 from headrace.launch.rundir import RunDir, read_json
 from headrace.launch.runner import TrainResult, require_verdict, resume, train
 from headrace.launch.targets import slug
@@ -108,10 +109,13 @@ def print_result(result: TrainResult) -> None:
     """The result as a table, the paths of what was written, and last the path of ``result.json``."""
     run = RunDir(Path(result.run_dir))
     mean, std = result.eval_return_mean, result.eval_return_std
+    verdict = "not evaluated"
+    if mean is not None and std is not None:
+        verdict = f"{mean:.2f}{spread(std, result.episodes)} over {result.episodes} episodes"
     lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, to a learner that died before it saved them"
     offline = f"{result.offline_updates:,} offline, then " if result.offline_updates else ""
     pairs = [
-        ("return", f"{mean:.2f} ± {std:.2f} over {result.episodes} episodes" if mean is not None else "not evaluated"),
+        ("return", verdict),
         ("env steps", f"{result.env_steps:,}"),
         ("updates", f"{result.updates:,} ({offline}{result.achieved_ratio:.3f} per env step after the minimum fill)"),
         *([("updates lost", lost)] if result.updates_lost else []),

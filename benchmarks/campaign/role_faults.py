@@ -40,4 +40,11 @@ ROLES = (
         "        for wrapper in ():\n            _find_wrapper(",
         ("tests/unit/actor/test_gym_make.py::test_nothing_is_made_to_look_a_name_up",),
     ),
+    Mutant(
+        "intervals-of-two-values",
+        "actor/evaluate.py",
+        "if len(values) < FEWEST:",
+        "if not len(values):",
+        ("tests/unit/actor/test_evaluate.py::test_mean_deviation_and_interval",),
+    ),
 )

@@ -84,7 +84,8 @@ def test_mean_deviation_and_interval():
     low, high = bootstrap_interval(values, rng)
     half = 1.96 * values.std() / 20
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
-    assert bootstrap_interval(np.array([3.0]), rng) == (3.0, 3.0)
+    assert bootstrap_interval(np.full(3, 7.0), rng) == (7.0, 7.0)
+    assert bootstrap_interval(np.array([1.0, 3.0]), rng) is None
     inner = bootstrap_interval(values, rng, 0.5)
     assert low < inner[0] < inner[1] < high
 

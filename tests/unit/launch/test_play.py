@@ -51,6 +51,13 @@ def test_the_verdict_has_intervals():
     assert dict(verdict_lines(EvalResult(np.zeros(1), np.ones(1, int), None)))["success"] == "the env does not say"
 
 
+def test_the_verdict_of_one_or_two_episodes_has_none():
+    lines = dict(verdict_lines(EvalResult(np.array([-9.0, 3.0]), np.array([4, 9]), np.array([True, False]))))
+    assert lines["return"] == "-3.00 (too few for an interval)"
+    assert lines["length"] == "6.5 (too few for an interval)"
+    assert lines["success"] == "50% (1 of 2; 95 % interval 9% to 91%)"  # Wilson's holds for any number of episodes
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["into a directory that is there", "into a new one"])
 def test_a_video_that_cannot_be_made_is_an_error_and_leaves_nothing(run, tmp_path, monkeypatch, capsys, there):
     """The episodes are shown all the same."""

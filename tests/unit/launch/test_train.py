@@ -114,7 +114,7 @@ def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
     assert code == 0, err
     assert (read_json(run.result)["updates"], read_json(run.result)["episodes"]) == (268, 3)
 
-    assert cli.main(["eval", str(run.path), "--episodes", "2"]) == 0
+    assert cli.main(["eval", str(run.path), "--episodes", "3"]) == 0
     assert "95 % interval" in capsys.readouterr().out
     assert cli.main(["pool", "dump", str(run.path), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
