@@ -19,7 +19,6 @@ from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 
 Array = np.ndarray[Any, Any]
-Progress = Callable[[int, int], None]
 MAX_EPISODE_STEPS = 1_000_000
 BOOTSTRAP_DRAWS = 10_000
 FEWEST = 3  # values of which an interval is given: 1 or 2, resampled, have 1 or 3 different means
@@ -61,7 +60,7 @@ def evaluate(
     episodes: int,
     seed: int,
     video_dir: Path | None = None,
-    progress: Progress | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> EvalResult:
     """Play exactly ``episodes`` episodes, episode i reset with ``derive_seed(seed, "eval", i)``.
 
@@ -74,7 +73,7 @@ def evaluate(
         episodes: how many, at least 1.
         seed: of the whole evaluation.
         video_dir: where to write ``episode-0.mp4``, a second playing of the first episode.
-        progress: called with (episodes done, episodes).
+        before_step: called before each step; what it raises ends the evaluation.
 
     Raises:
         EnvError: the environment crashed, or an episode does not end.
@@ -83,7 +82,7 @@ def evaluate(
         raise EnvError(f"an evaluation needs at least 1 episode, got {episodes}")
     lanes = _lanes(replace(env, lanes=min(env.lanes, episodes)), window, seed)
     try:
-        result = _play(policy, lanes, episodes, seed, progress)
+        result = _play(policy, lanes, episodes, seed, before_step)
     finally:
         lanes.close()
     if video_dir is None:
@@ -134,7 +133,7 @@ def record(policy: Policy, env: EnvConfig, window: WindowConfig, seed: int, dire
                 writer.append_data(frame)
 
             with writer:
-                _play(policy, lanes, 1, seed, None, film)
+                _play(policy, lanes, 1, seed, film)
     except Exception as error:  # renderers and encoders fail in many ways
         path.unlink(missing_ok=True)
         return None, f"no video: {type(error).__name__}: {error}"
@@ -152,8 +151,7 @@ def _play(
     lanes: Lanes,
     episodes: int,
     seed: int,
-    progress: Progress | None,
-    on_frame: Callable[[], None] | None = None,
+    before_step: Callable[[], None] | None,
 ) -> EvalResult:
     rng = np.random.default_rng(derive_seed(seed, "eval", "policy"))
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
@@ -161,8 +159,8 @@ def _play(
     stack, begun = FrameStack(lanes.spec, lanes.count), lanes.reset()
     obs, playing, done = stack.push(begun.obs, begun.episode), begun.episode, 0
     while done < episodes:
-        if on_frame is not None:
-            on_frame()
+        if before_step is not None:
+            before_step()
         step = lanes.step(policy.act(obs, rng, True))
         for lane in np.flatnonzero(playing < episodes):  # a lane that played its share goes on, unseen
             episode = playing[lane]
@@ -175,8 +173,6 @@ def _play(
             if step.terminated[lane] or step.truncated[lane]:
                 outcomes[episode] = step.success[lane]
                 done += 1
-                if progress is not None:
-                    progress(done, episodes)
             elif lengths[episode] >= MAX_EPISODE_STEPS:
                 raise EnvError(f"evaluation: episode {episode} runs for {MAX_EPISODE_STEPS} steps; set env.max_episode_steps")
         obs, playing = stack.push(step.obs, step.episode), step.episode

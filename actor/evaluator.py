@@ -10,11 +10,11 @@ import numpy as np
 
 from headrace.actor.evaluate import evaluate
 from headrace.actor.joining import ActorSettings, Joined, joined
-from headrace.actor.policy import make_policy
+from headrace.actor.policy import Policy, make_policy
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
-from headrace.common.weights import WeightSet
+from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.messages import Evaluation
 
 LOG = logging.getLogger(__name__)
@@ -46,40 +46,50 @@ def run_evaluator(settings: EvaluatorSettings, clock: Clock | None = None) -> in
 
 def _follow(settings: EvaluatorSettings, here: Joined) -> None:
     weights: WeightSet | None = None
+    policy: Policy | None = None
     uplink, due = here.uplink, 0
-    while not here.stop.is_set() and uplink.stop is None:
+    while not here.must_leave:
         here.link.check()
         weights = uplink.take_weights() or weights
-        if weights is None or weights.version.step == 0 or uplink.env_steps < due:
+        if weights is not None and policy is None:  # of the first ones: torch takes seconds to load, while the pool fills
+            policy = make_policy(weights, here.spec, settings.player.actor)
+        if policy is None or weights is None or weights.version.step == 0 or uplink.env_steps < due:
             uplink.wait(WAIT_S)
             continue
         env_steps = uplink.env_steps
         due = env_steps + settings.every_env_steps
-        with contextlib.suppress(_StoppedError):
-            _evaluate(settings, here, weights, env_steps)
+        policy.load(weights)
+        with contextlib.suppress(_LeavingError):
+            _evaluate(settings, here, policy, weights.version, env_steps)
         here.link.wake()
         weights = None
 
 
-class _StoppedError(Exception):
-    """The process was told to stop in the middle of an evaluation."""
+class _LeavingError(Exception):
+    """The process is to leave in the middle of an evaluation."""
 
 
-def _evaluate(settings: EvaluatorSettings, here: Joined, weights: WeightSet, env_steps: int) -> None:
-    def go_on(done: int, episodes: int) -> None:
-        if here.stop.is_set():
-            raise _StoppedError
+def _evaluate(settings: EvaluatorSettings, here: Joined, policy: Policy, version: Version, env_steps: int) -> None:
+    """Judge ``policy`` and report it.
+
+    Raises:
+        _LeavingError: the run has ended. Nobody would take what is left of it, as the learner leaves too, and the run's final
+            evaluation is another one.
+    """
+
+    def go_on() -> None:
+        if here.must_leave:
+            raise _LeavingError
 
     player, uplink = settings.player, here.uplink
-    policy = make_policy(weights, here.spec, player.actor)
     seed = derive_seed(player.seed, player.actor_id)
-    result = evaluate(policy, player.env, player.window, settings.episodes, seed, progress=go_on)
-    uplink.applied(weights.version)
+    result = evaluate(policy, player.env, player.window, settings.episodes, seed, before_step=go_on)
+    uplink.applied(version)
     returns = np.asarray(result.returns, "<f8")
     outcomes = np.full(len(returns), OUTCOME_UNKNOWN)
     if result.successes is not None:
         outcomes = np.where(result.successes, OUTCOME_SUCCESS, OUTCOME_FAILURE)
-    head = Evaluation(weights.version.epoch, weights.version.step, env_steps, len(returns))
+    head = Evaluation(version.epoch, version.step, env_steps, len(returns))
     frames = (returns, np.asarray(result.lengths, "<i8"), np.asarray(outcomes, "|u1"))
     uplink.event(head, *(f.tobytes() for f in frames))
-    LOG.info("version %s at %d env steps: return %.2f", weights.version.order, env_steps, float(returns.mean()))
+    LOG.info("version %s at %d env steps: return %.2f", version.order, env_steps, float(returns.mean()))

@@ -43,6 +43,11 @@ class Joined:
     welcome: Welcome
     stop: threading.Event
 
+    @property
+    def must_leave(self) -> bool:
+        """Whether a signal or the buffer asks this process to end."""
+        return self.stop.is_set() or self.uplink.stop is not None
+
 
 @contextlib.contextmanager
 def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined | None]:

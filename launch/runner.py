@@ -293,6 +293,9 @@ class _Job:
 
     def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:
         config = self._config
+        if config.eval.every and status["updates"] and not status.get("evaluations"):
+            each = f"eval.every {config.eval.every}, eval.episodes {config.eval.episodes}"
+            self._progress.notice(f"no evaluation was through before the run was ({each})")
         weights = self._policy()
         mean, std, failure = (None, None, "") if weights is None else self._judge(weights)
         granted, updates, offline = status["updates"], weights.version.step if weights else 0, status["offline_updates"]

@@ -47,4 +47,25 @@ ROLES = (
         "if not len(values):",
         ("tests/unit/actor/test_evaluate.py::test_mean_deviation_and_interval",),
     ),
+    Mutant(
+        "policy-is-made-when-it-is-to-be-judged",
+        "actor/evaluator.py",
+        "if weights is not None and policy is None:",
+        "if weights is not None and policy is None and weights.version.step:",
+        ("tests/unit/actor/test_evaluator.py",),
+    ),
+    Mutant(
+        "evaluation-ends-in-its-own-time",
+        "actor/evaluator.py",
+        "            raise _LeavingError\n",
+        "            pass\n",
+        ("tests/unit/actor/test_evaluator.py",),
+    ),
+    Mutant(
+        "evaluator-does-not-hear-the-buffer",
+        "actor/joining.py",
+        "return self.stop.is_set() or self.uplink.stop is not None",
+        "return self.stop.is_set()",
+        ("tests/unit/actor/test_evaluator.py",),
+    ),
 )

@@ -36,13 +36,24 @@ def scripted(**kwargs):
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step", "disabled"])
 def test_every_episode_once_whatever_its_length(lanes, autoreset):
     lengths = [1, 9, 2, 5, 1]
-    calls = []
     config = replace(scripted(lengths=lengths, success=True), lanes=lanes, autoreset=autoreset)
-    result = run(config, 7, progress=lambda done, of: calls.append((done, of)))
+    result = run(config, 7)
     assert result.lengths.tolist() == [1, 9, 2, 5, 1, 1, 9]
     assert result.returns.tolist() == [sum(range(n)) for n in result.lengths]
     assert result.successes.tolist() == [False, True] * 3 + [False]
-    assert calls == [(i, 7) for i in range(1, 8)]
+
+
+def test_it_can_be_ended_before_any_step():
+    steps = []
+
+    def end_at_the_third():
+        steps.append(len(steps))
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(scripted(lengths=[50]), 1, before_step=end_at_the_third)
+    assert steps == [0, 1, 2]
 
 
 def test_seeds_do_not_depend_on_the_lanes():

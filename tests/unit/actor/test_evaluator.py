@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 from helpers.canary import canary_weights
 
@@ -11,21 +12,35 @@ from headrace.actor import evaluator
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.joining import ActorSettings, Joined
+from headrace.actor.policy import make_policy
 from headrace.actor.uplink import Uplink
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.wire.codec import decode, take_array
-from headrace.common.wire.messages import Evaluation, Welcome
+from headrace.common.wire.messages import Evaluation, Stop, Welcome
 from headrace.common.wire.network import NetworkConfig
 
 
-def play(success, stop=None):
-    env = EnvConfig(id="helpers.scripted:make", kwargs={"lengths": [2, 4], "success": success})
+class Link:
+    def check(self):
+        pass
+
+    wake = check
+
+
+def start(success=False, lengths=(2, 4)):
+    """An evaluator that has joined, and its settings."""
+    env = EnvConfig(id="helpers.scripted:make", kwargs={"lengths": lengths, "success": success})
     spec = make_spec(env, WindowConfig())
     uplink = Uplink(spec, 1 << 20, 1 << 20)
     player = ActorSettings("", "e", env, WindowConfig(), ActorConfig(), NetworkConfig(), 0)
-    here = Joined(spec, uplink, None, Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30), stop or threading.Event())
-    settings = evaluator.EvaluatorSettings(player, 100, 4)
-    evaluator._evaluate(settings, here, canary_weights(spec, "l", 1, 7), 500)
+    here = Joined(spec, uplink, Link(), Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30), threading.Event())
+    return evaluator.EvaluatorSettings(player, 100, 4), here
+
+
+def play(success):
+    settings, here = start(success)
+    weights, uplink = canary_weights(here.spec, "l", 1, 7), here.uplink
+    evaluator._evaluate(settings, here, make_policy(weights, here.spec), weights.version, 500)
     (parts,) = uplink.outgoing(1 << 20)
     head = decode(parts[0])
     assert head == Evaluation(1, 7, 500, 4)
@@ -43,8 +58,41 @@ def test_an_env_that_tells_no_success_has_unknown_outcomes():
     assert set(play(False)[2]) == {OUTCOME_UNKNOWN}
 
 
-def test_a_stop_ends_it_after_the_running_episode():
-    stop = threading.Event()
-    stop.set()
-    with pytest.raises(evaluator._StoppedError):
-        play(True, stop)
+@pytest.mark.parametrize("who", ["a signal", "the buffer"])
+def test_an_end_ends_it_before_the_next_step(who, monkeypatch):
+    """However long the episode: a supervisor waits for 2.7 s."""
+    settings, here = start(lengths=(20,))
+    weights = canary_weights(here.spec, "l", 1, 7)
+    policy, steps = make_policy(weights, here.spec), []
+
+    def act(*words):
+        steps.append(1)
+        if who == "a signal":
+            here.stop.set()
+        else:
+            here.uplink.received(Stop(True, ""), [])
+        return np.zeros((1, 1), np.float32)
+
+    monkeypatch.setattr(policy, "act", act)
+    with pytest.raises(evaluator._LeavingError):
+        evaluator._evaluate(settings, here, policy, weights.version, 500)
+    assert len(steps) == 1
+    assert not list(here.uplink.outgoing(1 << 20))
+
+
+def test_the_policy_is_made_of_the_first_weights_and_loads_those_that_are_due(monkeypatch):
+    """Torch and a model of one's own take seconds to load, which a short run has only before its first update."""
+    settings, here = start()
+    sets = [canary_weights(here.spec, "l", 1, step) for step in (0, 7, 8)]
+    made, judged = [], []
+
+    def make(weights, spec, config):
+        made.append(weights.version.step)
+        return make_policy(weights, spec, config)
+
+    monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
+    monkeypatch.setattr(evaluator, "make_policy", make)
+    monkeypatch.setattr(evaluator, "_evaluate", lambda settings, here, policy, version, steps: judged.append(version.step))
+    monkeypatch.setattr(here.uplink, "take_weights", lambda: sets.pop(0) if sets else here.stop.set())
+    evaluator._follow(settings, here)
+    assert (made, judged) == ([0], [7])

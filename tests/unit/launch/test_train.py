@@ -278,6 +278,7 @@ def test_updates_are_those_that_the_final_policy_has_had(place, capsys):
     policy.parent.mkdir(parents=True)
     policy.write_bytes(WeightSet(Version("learner", 2, 12), {}, {}).pack())
     result = job._conclude({"env_steps": 72, "updates": 40, "offline_updates": 0, "achieved_ratio": 1.0, "counters": {}}, 1.0)
+    assert "no evaluation was through before the run was (eval.every 100, eval.episodes 1)" in capsys.readouterr().err
     assert (result.updates, result.updates_granted, result.updates_lost, result.achieved_ratio) == (12, 40, 28, 0.3)
     assert read_json(run.result)["updates"] == 12
     print_result(result)
