@@ -9,13 +9,13 @@ import logging
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headrace.buffer import durable, generations, tally
+from headrace.buffer import durable, generations, live_rows, tally
 from headrace.buffer import files as pool_files
 from headrace.buffer.books import Books
 from headrace.buffer.capture import Capture
@@ -37,7 +37,6 @@ from headrace.common.label import MAX_SEQ, Kind, Label
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
-COPY_ROWS = 4096
 _log = logging.getLogger(__name__)
 
 
@@ -127,26 +126,8 @@ class Store:
 
     def attach(self, index: Index) -> None:
         """Let ``index`` follow the rows, from those that are live now on."""
-        self._feed(index)
+        live_rows.feed(index, self.segment, self.tombstones)
         self.indexes.add(index)
-
-    def _feed(self, index: Index) -> None:
-        index.cleared()
-        first = self.segment.tail
-        for rows in self._rows(first):
-            index.committed(first, rows)
-            if len(dead := self.tombstones.within(first, first + len(rows))):
-                index.discarded(dead)
-            first += len(rows)
-
-    def _bury(self) -> None:
-        """Read which live rows are discarded."""
-        self.tombstones.cleared()
-        start = self.segment.tail
-        for discarded in self._discarded():
-            if discarded.any():
-                self.tombstones.discarded(start + np.flatnonzero(discarded))
-            start += len(discarded)
 
     @property
     def size(self) -> int:
@@ -326,8 +307,8 @@ class Store:
     def _recover(self) -> None:
         segment = self.segment
         self._labels.recover()
-        self._bury()
-        for rows in self._rows(self.books.read(segment.tail, segment.head)):
+        live_rows.bury(self.tombstones, self.segment)
+        for rows in live_rows.rows_from(segment, self.books.read(segment.tail, segment.head)):
             self.ledger.replay(rows, self.spec)
             self.statistics.add(segment.frames, segment.newest_obs(rows))
 
@@ -335,7 +316,7 @@ class Store:
         """Bring everything in step with the rows, as at open, after an exception such as Ctrl-C in the middle of a change."""
         self.segment.settle()
         self._recover()
-        self._feed(self.indexes)
+        live_rows.feed(self.indexes, self.segment, self.tombstones)
 
     def _forget(self) -> None:
         """Start empty: the last owner died while it loaded a snapshot over this pool."""
@@ -346,18 +327,6 @@ class Store:
                 self.header[field] = 0
         self.books.stamp_both(0)
         self.header[Field.RESTORING] = 0
-
-    def _discarded(self) -> Iterator[Array]:
-        """Copies of the tombstones of the live rows, a bounded number at a time."""
-        head = self.segment.head
-        for low in range(self.segment.tail, head, COPY_ROWS):
-            yield self.segment.column("discarded", low, min(low + COPY_ROWS, head))
-
-    def _rows(self, start: int) -> Iterator[Array]:
-        """Copies of the live rows from ``start`` on, a bounded number at a time."""
-        head = self.segment.head
-        for low in range(start, head, COPY_ROWS):
-            yield self.segment.rows(low, min(low + COPY_ROWS, head))
 
     def counters(self) -> dict[str, int]:
         """``COUNTERS`` by name; accepted = live + evicted + retired + discarded."""
@@ -396,9 +365,9 @@ class Store:
         self.books.stamp_both(self.segment.head)
         self.files.begin(int.from_bytes(os.urandom(7), "little"))
         self.header[Field.RESTORING] = 0
-        self._bury()
+        live_rows.bury(self.tombstones, self.segment)
         self.sync()
-        self._feed(self.indexes)
+        live_rows.feed(self.indexes, self.segment, self.tombstones)
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether rings, ledger, statistics and indexes are sound and agree; looks at every live row."""

@@ -5,7 +5,7 @@ import pytest
 from helpers.lane_rows import Lane, die, lane_spec, prove_pool
 from helpers.mirror import Mirror, agree, attach
 
-from headrace.buffer import PoolConfig, SACReplayPool, store
+from headrace.buffer import PoolConfig, SACReplayPool, live_rows
 from headrace.buffer.index import Indexes
 
 SPEC = lane_spec(stack=2)
@@ -39,7 +39,7 @@ def test_rows_retired_for_their_frames_leave_the_index():
 
 
 def test_an_index_that_comes_late_is_fed_what_is_live_in_bounded_pieces(monkeypatch):
-    monkeypatch.setattr(store, "COPY_ROWS", 10)
+    monkeypatch.setattr(live_rows, "COPY_ROWS", 10)
     pool = make(64)
     pool.insert(Lane(SPEC, 1).block(200), "a", 1, 1)
     mirror = attach(pool)

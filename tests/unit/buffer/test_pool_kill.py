@@ -20,6 +20,7 @@ SPEC = lane_spec(stack=2)
 CODE = (
     "/buffer/home.py",
     "/buffer/store.py",
+    "/buffer/live_rows.py",
     "/buffer/books.py",
     "/buffer/segment.py",
     "/buffer/stamps.py",
