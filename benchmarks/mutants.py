@@ -7,7 +7,7 @@
     .venv/bin/python benchmarks/mutants.py --list                        # names, files and tests
 
 What it measures: the tracked files are copied to a temporary directory, and every test that is named by a mutant must pass
-there. Then each fault of campaign/faults.py is planted in the copy, alone, and its tests must fail. A fault whose text is not
+there. Then each fault of campaign/*faults.py is planted in the copy, alone, and its tests must fail. A fault whose text is not
 in its file exactly once, or whose tests cannot run, is an error and no kill. The working tree is never touched.
 
 How long: about 5 seconds a mutant, 5 minutes in all. Each finished mutant adds one line to docs/results/mutants.jsonl, and is

@@ -57,6 +57,12 @@ class Mutant:
         return text.replace(self.old, self.new)
 
 
+def planted(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    """A fault in a module of the buffer; a test without a path is one of that folder, by the part that it tests."""
+    paths = (test if "/" in test else f"tests/unit/buffer/test_{test}.py" for test in tests)
+    return Mutant(name, f"buffer/{module}.py", old, new, tuple(paths))
+
+
 class Tree:
     """A copy of the tracked files as they are now, in which faults are planted; the working tree is never touched.
 
