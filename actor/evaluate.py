@@ -92,7 +92,7 @@ def evaluate(
 
 
 def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float] | None:
-    """Percentile bootstrap interval of the mean (Efron and Tibshirani 1993, section 13.3); none of fewer than ``FEWEST`` values.
+    """Percentile bootstrap interval of the mean (Efron and Tibshirani 1993, section 13.3); none of fewer than ``FEWEST``.
 
     Args:
         values: ``(n,)`` numbers, n >= 1.

@@ -49,9 +49,9 @@ from typing import Any
 import numpy as np
 from campaign import numbered, provenance, records, target, writing
 from campaign.choosing import add_only, plan_of
-from campaign.numbered import FAULTS, SABOTAGES, Rows, Verdict, Written
+from campaign.numbered import SABOTAGES, Rows, Verdict, Written
 from campaign.process import ProcessFailed, guarded
-from campaign.strikes import BARS, FULL, KINDS, QUICK, TRIALS, Scale, labelled, of_level, summarise
+from campaign.strikes import BARS, FULL, KINDS, QUICK, TRIALS, Scale, labelled, of_level, said, summarise
 from campaign.target import Target
 
 from headrace.buffer.pool import SACReplayPool
@@ -114,7 +114,7 @@ def campaign(ack: str, kinds: list[str], place: Path | None, quick: bool) -> int
             done.append(record)
             if not quick:
                 records.append(FILE, record)
-            print(f"[{number}/{len(plan)}] {said(record)}", flush=True)
+            print(f"[{number}/{len(plan)}] {line(record)}", flush=True)
     summary = summarise(ack, done if quick else records.read(FILE))
     print(json.dumps(summary))
     whole = all(summary["kinds"].get(kind, {}).get("kills", 0) >= (1 if quick else TRIALS[ack][kind]) for kind in kinds)
@@ -211,12 +211,10 @@ def selftest() -> dict[str, bool]:
     return {kind: verdict.passed == (kind == "none") for kind, verdict in verdicts.items()}
 
 
-def said(record: records.Record) -> str:
+def line(record: records.Record) -> str:
     """A kill in one line."""
-    counts = ", ".join(f"{name} {record[name]}" for name in ("acked", "labels", "rated", *FAULTS))
-    verdict = "passed" if record["passed"] else f"FAILED: {' | '.join(record['problems'])}"
-    when = f"{record.get('delay_s')} s after its beginning (try {record.get('tries')}), back after {record['restart_s']} s"
-    return f"{record['ack']}, {record['kind']} {record['trial']}: {verdict}; {counts}; {when}"
+    when = f"{record.get('delay_s')} s after its beginning (try {record.get('tries')})"
+    return said(record, f"{record['ack']}, {record['kind']} {record['trial']}", when)
 
 
 if __name__ == "__main__":

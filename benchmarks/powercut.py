@@ -54,9 +54,9 @@ from campaign import cuts, machine, provenance, records, target, writing
 from campaign.choosing import add_only, plan_of
 from campaign.disk import SURVIVALS
 from campaign.machine import Machine, Unable
-from campaign.numbered import FAULTS, Verdict
+from campaign.numbered import Verdict
 from campaign.process import ProcessFailed, guarded
-from campaign.strikes import Scale
+from campaign.strikes import Scale, said
 from campaign.target import Place, Target
 from campaign.writing import ACKED, Progress
 
@@ -123,7 +123,7 @@ def campaign(root: Path, kinds: list[str], quick: bool) -> int:
         done.append(record)
         if not quick:
             records.append(FILE, record)
-        print(f"[{number}/{len(plan)}] {said(record)}", flush=True)
+        print(f"[{number}/{len(plan)}] {line(record)}", flush=True)
     summary = cuts.summarise(kinds, done if quick else records.read(FILE))
     print(json.dumps(summary))
     enough = all(summary["kinds"].get(kind, {}).get("cuts", 0) >= (1 if quick else cuts.TRIALS[kind]) for kind in kinds)
@@ -267,12 +267,10 @@ def sabotaged(root: Path, who: str) -> bool:
     return verdict.lost > 0
 
 
-def said(record: records.Record) -> str:
+def line(record: records.Record) -> str:
     """A cut in one line."""
-    counts = ", ".join(f"{name} {record[name]}" for name in ("acked", "labels", "rated", *FAULTS))
-    verdict = "passed" if record["passed"] else f"FAILED: {' | '.join(record['problems'])}"
     cache = f"{record['cached']} writes in the cache, {record['survival']:.0%} kept"
-    return f"{record['kind']} {record['trial']}: {verdict}; {counts}; {cache}; back after {record['restart_s']} s"
+    return said(record, f"{record['kind']} {record['trial']}", cache)
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ class LearnerLoop:
             self._update(batches)
 
     def _restore(self) -> bool:
-        """Go on from the newest checkpoint, or from ``init_from``; whether there is neither, so that the seed tells everything."""
+        """Go on from the newest checkpoint, or from ``init_from``; whether there is neither, and the seed tells everything."""
         found = checkpoint.resume(self._settings.checkpoints)
         if found is not None:
             self.sac.set_state(found.state)

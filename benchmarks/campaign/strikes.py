@@ -63,3 +63,10 @@ def summarise(ack: str, known: Sequence[Record]) -> dict[str, Any]:
         "restart_median_s": median(times),
         "restart_max_s": max(times),
     }
+
+
+def said(record: Record, which: str, more: str) -> str:
+    """A strike in one line: which it was, its verdict, what was acknowledged and what of that is wrong, and ``more``."""
+    counts = ", ".join(f"{name} {record[name]}" for name in ("acked", "labels", "rated", *FAULTS))
+    verdict = "passed" if record["passed"] else f"FAILED: {' | '.join(record['problems'])}"
+    return f"{which}: {verdict}; {counts}; {more}, back after {record['restart_s']} s"

@@ -74,6 +74,20 @@ def empty_pool(place, obs=((2,), "<f4"), dim=2, window=1, kind="steps", low=LOW)
     return place
 
 
+def refuses(capsys, source, change, said, *pools):
+    """``source`` with ``change`` is refused, and ``said`` why: no pool is made of it, and none of ``pools`` takes a row."""
+    with h5py.File(source, "a") as file:
+        change(file)
+    before = sorted(source.parent.iterdir())
+    assert said in fails(capsys, "pool", "import", source, source.parent / "new", *BOUNDS)
+    for place in pools:
+        assert said in fails(capsys, "pool", "import", source, place)
+    assert sorted(source.parent.iterdir()) == before
+    for place in pools:
+        with SACReplayPool(100, path=place) as pool:
+            assert (pool.size, pool.actors()) == (0, [])
+
+
 # Changes of an open file. --------------------------------------------------------------------------------------------
 
 
