@@ -9,7 +9,7 @@ from headrace.buffer.fleet import Session
 from headrace.common.boot import kernel
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.common.wire.messages import ROLES, Hello, Refused, Welcome
+from headrace.common.wire.messages import READERS, ROLES, Hello, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig
 
 RETRY_S = 0.25
@@ -71,7 +71,7 @@ def welcome(
 ) -> Welcome:
     """The answer that opens a session; ``pool`` is :meth:`SACReplayPool.info`, or empty."""
     place = str(pool.get("path", ""))
-    mappable = session.role == "learner" and place.isprintable() and len(place) <= MAX_PATH
+    mappable = session.role in READERS and place.isprintable() and len(place) <= MAX_PATH
     return Welcome(
         session.epoch,
         network.lease_s,

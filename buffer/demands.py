@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from headrace.buffer.board import Board, Out
 from headrace.buffer.client import Client
+from headrace.buffer.demand import MAX_WANTED
 from headrace.buffer.drawing import Again, Draw
+from headrace.buffer.fleet import LEARNER
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.worker import Done, Update
 from headrace.common.errors import WireError
@@ -29,8 +31,8 @@ class Demands:
 
     def ask(self, client: Client, draw: m.Draw | m.Redraw, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take a demand; raises :class:`WireError`."""
-        if client.session.role != "learner":
-            raise WireError("direction", "only learners draw")
+        if client.session.role not in m.READERS:
+            raise WireError("direction", "only learners and their ranks draw")
         if isinstance(draw, m.Draw):
             client.demand.ask(draw)
         else:
@@ -40,8 +42,8 @@ class Demands:
 
     def rate(self, client: Client, head: m.Rate, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take ratings of drawn rows; raises :class:`WireError`."""
-        if client.session.role != "learner":
-            raise WireError("direction", "only learners rate rows")
+        if client.session.role not in m.READERS:
+            raise WireError("direction", "only learners and their ranks rate rows")
         work = Update(client.session.peer, head.pool_epoch, *parse_rate(head, frames))
         client.queued += work.nbytes
         self._board.work.append(work)
@@ -54,12 +56,15 @@ class Demands:
         self._batch_size = max((c.demand.batch_size for c in clients), default=0) or self._batch_size
         self._pacing.drawable = not self._short and totals.drawable >= self._batch_size
         allowed, offline = self._pacing.updates_allowed(), self._pacing.offline
-        allowed -= sum(c.demand.drawing for c in clients)  # the phase ends only when they are granted
+        allowed -= sum(c.demand.drawing for c in clients if _is_granted(c))  # the phase ends only when they are granted
         for client in () if self._paused else clients:
-            draw = client.demand.work(client.session.peer, allowed, totals.drawable, totals.spec, offline=offline)
+            granted = _is_granted(client)
+            most = allowed if granted else MAX_WANTED * bool(totals.updates)  # not from the few rows before the first update
+            draw = client.demand.work(client.session.peer, most, totals.drawable, totals.spec, offline=offline)
             if draw is not None:
-                out.append(replace(draw, compressed=client.session.compression != NONE and not draw.mapped))
-                allowed -= draw.batches
+                packed = client.session.compression != NONE and not draw.mapped
+                out.append(replace(draw, compressed=packed, granted=granted))
+                allowed -= draw.batches * granted
         return out
 
     def drawn(self, client: Client | None, work: Draw | Again, done: Done) -> list[Out]:
@@ -85,3 +90,8 @@ class Demands:
         self._board.work.extend(self._later)
         self._later.clear()
         self._paused = False
+
+
+def _is_granted(client: Client) -> bool:
+    """Whether what this client draws are updates; a further rank's batches are for updates that the learner is granted."""
+    return client.session.role == LEARNER

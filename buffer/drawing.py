@@ -19,7 +19,8 @@ from headrace.common.wire.messages import BatchHead, DrawnHead, StatisticsHead
 class Draw:
     """Grant and sample ``batches`` batches, each one update of the named phase; who has ``mapped`` gathers itself.
 
-    What it brings is to travel ``compressed``.
+    What it brings is to travel ``compressed``. A further rank of the learner's group draws what is not ``granted``: the update
+    that it is for is one over all ranks, and granted to the learner.
     """
 
     peer: bytes
@@ -29,6 +30,7 @@ class Draw:
     mapped: bool = False
     offline: bool = False
     compressed: bool = False
+    granted: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Drawing:
                 drawn = self._updates(work.batch_size, n)
             except PoolTooSmall as error:
                 return done, out, str(error)[:256]
-            number = pool.grant_updates(n, offline=work.offline)
+            number = pool.grant_updates(n, offline=work.offline) if work.granted else pool.updates
             if work.mapped:
                 out.append(self._by_ids(DrawnHead(number, rows, n), drawn))
             else:

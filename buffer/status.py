@@ -182,6 +182,7 @@ class Watch:
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
             "evaluators": [{**_who(s, now), **s.report} for s in service.fleet.sessions("evaluator")],
             "learner": {**_who(learners[0], now), **learners[0].report} if learners else None,
+            "ranks": [{**_who(s, now), **s.report} for s in service.fleet.sessions("rank")],
             "evaluations": list(self._evaluations)[-50:],
             "lost_sessions": list(self._lost),
             "counters": {

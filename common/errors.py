@@ -17,6 +17,7 @@ HeadraceError
 │   └── PoolDamaged     a file failed its check
 │       └── PoolTorn    the machine stopped while the pool was in use and not synced
 ├── CheckpointError     a checkpoint is missing, damaged or of another run
+├── GroupLost           a rank of a learner's group is gone or silent
 ├── EnvError            an environment could not be made or broke its contract
 └── DeadlineExceeded    a wait ended without what it waited for
 """
@@ -109,6 +110,10 @@ class PoolTorn(PoolDamaged):
 
 class CheckpointError(HeadraceError):
     """A checkpoint is missing, damaged, or of another run or format."""
+
+
+class GroupLost(HeadraceError):
+    """A rank of a learner's group is gone or silent; the text says who noticed, and after what wait."""
 
 
 class EnvError(HeadraceError):

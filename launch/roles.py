@@ -71,8 +71,8 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
 def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id: str, init_from: Path | None) -> int:
     """Train; an existing checkpoint of the run directory is continued."""
     from headrace.buffer.view import PoolView
-    from headrace.learner.loop import LearnerSettings
     from headrace.learner.loop import run as learn
+    from headrace.learner.settings import LearnerSettings
 
     endpoint = connect or run.wait_endpoint(config.network.connect_s)
     settings = LearnerSettings(

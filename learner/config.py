@@ -79,6 +79,9 @@ class LearnerConfig:
         high=256,
         resume=True,
     )
+    rank_timeout_s: float = option(
+        60.0, help="longest wait for another rank of the learner's group", unit="s", low=1, high=86400, resume=True
+    )
 
     # outputs
     publish_every_updates: int = option(

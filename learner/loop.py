@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,17 @@ from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
-from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.link import Link, new_hello
-from headrace.common.wire.messages import Goodbye, Welcome
-from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.messages import Goodbye, Hello, Welcome
 from headrace.learner import checkpoint
-from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.feed import Feed
 from headrace.learner.gatherer import Gatherer
-from headrace.learner.models import make_model
-from headrace.learner.reading import OpenView
-from headrace.learner.sac import SAC
-from headrace.learner.sinks import MetricSinks, SinkConfig
+from headrace.learner.group import Group, Order
+from headrace.learner.rank import RankLoop
+from headrace.learner.rater import Rater
+from headrace.learner.settings import LearnerSettings
+from headrace.learner.sinks import MetricSinks
 
 LOG = logging.getLogger(__name__)
 WAIT_S = 0.1
@@ -34,36 +31,22 @@ PUBLISH_S = 5.0
 USE_UP_S = 1.0
 
 
-@dataclass(frozen=True)
-class LearnerSettings:
-    """All that a learner process needs to know."""
-
-    endpoint: str
-    learner_id: str
-    learner: LearnerConfig
-    model: ModelConfig
-    sinks: SinkConfig
-    network: NetworkConfig
-    run_dir: Path
-    seed: int
-    init_from: Path | None = None
-    open_view: OpenView | None = None
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints are written."""
-        return self.run_dir / "checkpoints"
-
-
 def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
     """Learn until the run reaches its goal or a signal says stop; 0 when a checkpoint holds all updates, if there were any.
 
+    Under ``torchrun`` this is one rank of a group, see :class:`Group`; the further ranks learn until rank 0 says stop.
+
     Raises:
+        GroupLost: another rank is gone or silent.
         SessionRefused: the id is held, or the buffer turned this process away.
         CheckpointError: a checkpoint exists but none can be read.
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
-    clock = clock or MonotonicClock()
+    with Group.join(settings.learner.rank_timeout_s) as group:
+        return _run(settings, group, clock or MonotonicClock())
+
+
+def _run(settings: LearnerSettings, group: Group, clock: Clock) -> int:
     feed = Feed(
         settings.learner.batch_size,
         settings.learner.prefetch_batches,
@@ -71,7 +54,7 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         reading=settings.learner.reading,
         open_view=settings.open_view,
     )
-    link = Link(new_hello("learner", settings.learner_id), feed, settings.endpoint, settings.network, clock)
+    link = Link(_hello(settings, group), feed, settings.endpoint, settings.network, clock)
     gatherer = Gatherer(feed, link.wake)
     done = False
     stop = stop_on_signal()
@@ -80,26 +63,41 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
         if welcome is not None:
             gatherer.start()
-            with MetricSinks(settings.run_dir, settings.sinks) as sinks:
-                done = LearnerLoop(settings, welcome, feed, link, sinks, clock).run(stop)
+            if group.leads:
+                with MetricSinks(settings.run_dir, settings.sinks) as sinks:
+                    done = LearnerLoop(settings, welcome, feed, link, sinks, clock, group).run(stop)
+            else:
+                RankLoop(settings, welcome, feed, link, group).run()
     finally:
         gatherer.close()
         link.close(Goodbye(done))
     return 0
 
 
+def _hello(settings: LearnerSettings, group: Group) -> Hello:
+    if group.leads:
+        return new_hello("learner", settings.learner_id)
+    return new_hello("rank", f"{settings.learner_id}-{group.rank}")
+
+
 class LearnerLoop:
-    """One learner's state between batches."""
+    """One learner's state between batches; of a group it is rank 0."""
 
     def __init__(
-        self, settings: LearnerSettings, welcome: Welcome, feed: Feed, link: Link, sinks: MetricSinks, clock: Clock
+        self,
+        settings: LearnerSettings,
+        welcome: Welcome,
+        feed: Feed,
+        link: Link,
+        sinks: MetricSinks,
+        clock: Clock,
+        group: Group | None = None,
     ) -> None:
         self._settings, self._feed, self._link, self._sinks, self._clock = settings, feed, link, sinks, clock
-        spec = TransitionSpec.from_dict(welcome.spec)
-        model = make_model(spec, settings.model, settings.seed)
-        model.use_threads(settings.learner.threads)
-        self.sac = SAC(model, spec, settings.learner, settings.seed)
+        self._group = group or Group()
+        self.sac = settings.make_sac(welcome, self._group)
         self._from_seed = self._restore()
+        self.sac.copy_first()
         self._metrics: dict[str, torch.Tensor] = {}
         self._published_at = -1.0
         self._published_step = -1
@@ -109,7 +107,7 @@ class LearnerLoop:
         self._fed_at = clock.now()
         self._heard = 0
         self._not_saved = ""
-        self._unrated: tuple[Batch, torch.Tensor] | None = None
+        self._rater = Rater(feed)
 
     def run(self, stop: threading.Event) -> bool:
         """Train; whether the run reached its goal."""
@@ -129,6 +127,7 @@ class LearnerLoop:
             if batches is None:
                 if self._feed.stop is not None:
                     break
+                self._group.order(Order.WAIT)
                 self._starved()
                 self._log()
                 continue
@@ -140,16 +139,15 @@ class LearnerLoop:
                 self._try_to_save()
             self._log()
         self._use_up(stop)
+        self._group.order(Order.STOP)
         return self._finish()
 
     def _update(self, batches: list[Batch]) -> None:
-        """One update; its |td| is fetched and told after the next one, so that no device is waited for."""
+        """One update of all ranks."""
+        self._group.order(Order.UPDATE)
         batch, *actor_batch = batches
         self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
-        if self._unrated is not None:
-            rated, errors = self._unrated
-            self._feed.rate(rated.epoch, rated.ids, errors.cpu().numpy())
-        self._unrated = None if self.sac.td_error is None else (batch, self.sac.td_error)
+        self._rater.note(batch, self.sac.td_error)
 
     def save(self) -> Path:
         """Write a checkpoint with the policy beside it."""

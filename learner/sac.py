@@ -24,6 +24,7 @@ from headrace.common.weights import Version, WeightSet, require_policy
 from headrace.learner.adam import Adam, copy_tensors
 from headrace.learner.config import LearnerConfig
 from headrace.learner.contract import CriticGradients, SupportSACTraining
+from headrace.learner.group import Group, Order
 from headrace.learner.losses import td_error, td_target
 from headrace.learner.normalise import ObsNormaliser
 from headrace.learner.sample import Sample, Sampler
@@ -51,14 +52,18 @@ class SAC:
         spec: columns of the batches.
         config: the algorithm's options.
         seed: of all noise.
+        group: ranks that make each update together; None is this process alone.
 
     Raises:
         ConfigError: options that contradict each other.
     """
 
-    def __init__(self, model: SupportSACTraining, spec: TransitionSpec, config: LearnerConfig, seed: int) -> None:
+    def __init__(
+        self, model: SupportSACTraining, spec: TransitionSpec, config: LearnerConfig, seed: int, group: Group | None = None
+    ) -> None:
         config.check("learner")
         self.model, self.config, self.step = model.train(), config, 0
+        self._group, self._seed = group or Group(), seed
         if config.normalise_obs and model.policy_description()["type"] != "mlp":
             raise ConfigError(
                 "learner.normalise_obs: true, but actors normalise for the mlp only; a model of your own normalises in"
@@ -74,10 +79,13 @@ class SAC:
         self.temperature = Temperature(config, self.target_entropy, device)
         self.normaliser = ObsNormaliser(spec, device) if config.normalise_obs else None
         self.prepare = Sampler(spec, config.gamma, self.normaliser, device)
-        self.generator = torch.Generator(device).manual_seed(derive_seed(seed, "sac"))
+        self.generator = torch.Generator(device)
+        self._seed_noise()
         model.use_generator(self.generator)
         self.td_error: Tensor | None = None
         self._buffers = list(model.buffers())
+        self._float_buffers = [b for b in self._buffers if b.is_floating_point()]
+        self._counts = True
         self._statistics: ObsStatistics | None = None
         self._critic_clip = config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip
         self._skip = torch.zeros((), device=device)
@@ -89,13 +97,22 @@ class SAC:
         """The trained number of the temperature, ()."""
         return self.temperature.raw
 
-    def update(self, batch: Batch, statistics: ObsStatistics | None = None, actor_batch: Batch | None = None) -> Metrics:
-        """One optimiser update.
+    def update(
+        self,
+        batch: Batch,
+        statistics: ObsStatistics | None = None,
+        actor_batch: Batch | None = None,
+        *,
+        counts: bool = True,
+    ) -> Metrics:
+        """One optimiser update, of all ranks of the group at once: losses are means over the rows of all.
 
         Args:
             batch: rows from the pool.
-            statistics: the pool's observation statistics; used from now on, and part of the weights from now on.
+            statistics: the pool's observation statistics; used from now on, and part of the weights from now on. Of a group,
+                those of rank 0.
             actor_batch: rows for the steps of actor and temperature; None takes those of ``batch``.
+            counts: false on a further rank that has no new rows, so that the others do not wait for it.
 
         Returns:
             Metrics as () tensors, none of which was waited for.
@@ -103,9 +120,8 @@ class SAC:
         Raises:
             SpecError: batch, statistics or model do not fit the spec.
         """
-        if self.normaliser is not None and statistics is not None and statistics is not self._statistics:
-            self.normaliser.load(statistics)
-            self._statistics = statistics
+        self._take_statistics(statistics)
+        self._counts = counts
         sample = self.augment(self.prepare(batch))
         metrics = self.update_critic(sample)
         self.step += 1
@@ -125,8 +141,9 @@ class SAC:
         """One step of the critics towards the target of clipped double Q."""
         buffers = self._copy_buffers()
         found, target = self._joint_critic_gradients(sample) if self.model.sac_is_joint else self._critic_gradients(sample)
-        self.td_error = None if sample.importance is None else td_error(found.q, target)
+        self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
         self._skip = torch.zeros_like(self._skip)
+        self._reduce(sample, found.loss, *found.gradients)
         norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers, self._critic_clip)
         self._outside = self._outside + sample.outside
         return {
@@ -145,6 +162,8 @@ class SAC:
         actor_features = model.sac_state_features(sample.obs, "actor")
         reduction = self.config.actor_reduction
         found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
+        log_prob = [] if found.log_prob is None else [found.log_prob.mean()]
+        self._reduce(sample, found.loss, *found.gradients, *log_prob)
         norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
         metrics = {
             "actor/loss": found.loss,
@@ -153,10 +172,10 @@ class SAC:
             "sac/alpha": alpha,
             "sac/alpha_alarm": (alpha > ALARM).float(),
         }
-        if found.log_prob is None:
+        if not log_prob:
             self._require_no_entropy()
-        else:
-            metrics["actor/logprob_mean"] = mean = found.log_prob.mean()
+        for mean in log_prob:
+            metrics["actor/logprob_mean"] = mean
             self.temperature.update(mean, self._skip)
         return metrics
 
@@ -254,6 +273,21 @@ class SAC:
         out = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
         return out if self.temperature.optimizer is None else {**out, "alpha_optimizer": self.temperature.optimizer}
 
+    def copy_first(self) -> None:
+        """Begin as rank 0 of the group is, with noise of this rank's own."""
+        if self._group.size == 1:
+            return
+        state, step = self.get_state(), torch.tensor(self.step)
+        self._group.copy_first([step, *(t for name, t in sorted(state["tensors"].items()) if name != "generator")])
+        if not self._group.leads:
+            state["scalars"]["step"] = int(step)
+            self.set_state(state)
+            self._seed_noise()
+
+    def _seed_noise(self) -> None:
+        further = () if self._group.leads else (self._group.rank, self.step)  # a group that begins again draws other noise
+        self.generator.manual_seed(derive_seed(self._seed, "sac", *further))
+
     # --- one step ---------------------------------------------------------------------------------------------------
 
     def _critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
@@ -291,6 +325,22 @@ class SAC:
         if wanted > critics:
             raise ConfigError(f"learner.target_critics: {wanted} of the model's {critics} critics; nearest valid: {critics}")
         return next_q[:, torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]]
+
+    def _reduce(self, sample: Sample, *means: Tensor) -> None:
+        """Means over this rank's rows, and buffers, become those of the group."""
+        self._group.mean([*means, *self._float_buffers], len(sample.reward) if self._counts else 0)
+
+    def _take_statistics(self, statistics: ObsStatistics | None) -> None:
+        if self.normaliser is None:
+            return
+        fresh = statistics is not None and statistics is not self._statistics
+        if statistics is not None and fresh and self._group.leads:
+            self.normaliser.load(statistics)
+            self._statistics = statistics
+        if self._group.size > 1 and self._group.order(Order.UPDATE if fresh else Order.WAIT) is Order.UPDATE:
+            own = self.normaliser.get_state()
+            self._group.copy_first([own[name] for name in sorted(own)])
+            self.normaliser.set_state(own)
 
     def _copy_buffers(self) -> list[Tensor]:
         return [b.clone() for b in self._buffers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 OPTIONS, CRITIC = ("tests/unit/learner/test_sac_options.py",), ("tests/unit/learner/test_critic.py",)
+GROUP, DEMANDS = ("tests/unit/learner/test_group.py",), ("tests/protocol/test_demands.py",)
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
 
 LEARNER = (
@@ -140,5 +141,35 @@ LEARNER = (
         "config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip",
         "config.grad_clip",
         OPTIONS,
+    ),
+    # ranks
+    Mutant("ranks-sum-gradients", "learner/group.py", "flat.div_(flat[-1].clone())", "pass", GROUP),
+    Mutant(
+        "rows-that-are-not-new-count",
+        "learner/sac.py",
+        "len(sample.reward) if self._counts else 0",
+        "len(sample.reward)",
+        GROUP,
+    ),
+    Mutant(
+        "a-temperature-of-each-rank-s-own",
+        "learner/sac.py",
+        "*found.gradients, *log_prob)",
+        "*found.gradients)",
+        GROUP,
+    ),
+    Mutant(
+        "ranks-begin-apart",
+        "learner/sac.py",
+        "self.set_state(state)\n            self._seed_noise()",
+        "self._seed_noise()",
+        GROUP,
+    ),
+    Mutant(
+        "further-ranks-are-granted-updates",
+        "buffer/demands.py",
+        "return client.session.role == LEARNER",
+        "return True",
+        DEMANDS,
     ),
 )

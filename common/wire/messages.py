@@ -15,7 +15,8 @@ from headrace.common.wire.fields import U32, U64, blob, flag, pairs, plain, real
 from headrace.common.wire.message import Message as Message
 
 PROTOCOL = 1
-ROLES = ("actor", "evaluator", "learner", "observer")
+READERS = ("learner", "rank")  # the learner, and the further ranks of its group
+ROLES = ("actor", "evaluator", *READERS, "observer")
 MAX_ID = 128
 MAX_STREAMS = 64
 MAX_RATED = 1 << 20
@@ -76,7 +77,7 @@ class Pulse(Message):
 
 @dataclass(frozen=True)
 class Draw(Message):
-    """Learner's demand: ``wanted`` batches in all since this session's welcome; ids alone where it has ``mapped`` the pool."""
+    """A reader's demand: ``wanted`` batches in all since this session's welcome; ids alone where it has ``mapped`` the pool."""
 
     TAG: ClassVar[int] = 5
     wanted: int = uint()

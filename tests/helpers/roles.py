@@ -58,6 +58,12 @@ class Roles:
         """Start an actor with this id."""
         return self.start(name, "actor", str(self.config), "--connect", self.endpoint, "--id", name, *words)
 
+    def ranks(self, size: int) -> subprocess.Popen[bytes]:
+        """Start a learner of ``size`` ranks by torchrun, as ``learner``; its workers are its children."""
+        engine = ["-m", "torch.distributed.run", "--nproc-per-node", str(size), "--master-port", str(free_port())]
+        words = ["-m", "headrace", "learner", str(self.config), "--connect", self.endpoint]
+        return self._start("learner", [sys.executable, *engine, *words])
+
     def canary(
         self, batch_size: int, publish_every: int, seconds: float, reading: str = "auto", compression: str = "none"
     ) -> subprocess.Popen[bytes]:

@@ -189,3 +189,20 @@ def test_demands_without_bounds_are_refused(buffer):
     assert buffer.service.refused["malformed"] == 5
     assert kinds(buffer.say(b"A", m.Redraw(1, 1))) == []
     assert buffer.service.refused["direction"] == 1
+
+
+def test_a_further_rank_draws_what_is_not_granted_once_the_learner_was_granted_something(buffer):
+    buffer.actor()
+    buffer.learner()
+    rank = m.Hello(1, "rank", "l-1", b"5", "host", 9)
+    assert first(buffer.say(b"R", rank), m.Welcome).epoch == 1
+    buffer.block(b"A", 1, *range(10))
+    assert kinds(buffer.say(b"R", m.Draw(3, 4))) == []
+    drawn = buffer.say(b"L", m.Draw(2, 4))
+    assert {to for to, message, _ in drawn if isinstance(message, m.BatchHead)} == {b"L", b"R"}
+    assert buffer.worker.pool.updates == 2
+    heads = [message for _, message, _ in buffer.say(b"R", m.Draw(40, 4)) if isinstance(message, m.BatchHead)]
+    assert sum(head.batches for head in heads) == 37
+    assert buffer.worker.pool.updates == 2
+    assert [who["id"] for who in buffer.status()["ranks"]] == ["l-1"]
+    assert buffer.status()["learner"]["id"] == "l"

@@ -30,4 +30,4 @@ def test_no_row_is_mixed_unless_the_look_at_the_tail_is_left_out(kind, monkeypat
     found = torn.measure(rows, deadline_s, kind)
     assert found["bad"] > 0 or kind is tearing.BlindView
     assert (found["mixed"] > 0) == (kind is tearing.BlindView)
-    assert found["written"] > 10 * tearing.CAPACITY
+    assert found["written"] > 10 * tearing.CAPACITY or kind is tearing.BlindView  # it may be stopped long before

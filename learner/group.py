@@ -1,0 +1,138 @@
+"""The group: the ranks of one learner, processes with parameters of one value and rows of their own, started by ``torchrun``.
+
+Rank 0 is the learner: it alone is granted updates, publishes, saves and reports, and says what all do next. The others draw
+batches of their own and do as they are told. Gradients are means over the rows of all ranks, so one update of G ranks with B
+rows each is that of one rank with G x B rows. Who is lost or silent ends the group; it begins again from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from enum import IntEnum
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from headrace.common.errors import ConfigError, GroupLost
+
+
+class Order(IntEnum):
+    """What rank 0 has all ranks do next."""
+
+    WAIT = 0
+    UPDATE = 1
+    STOP = 2
+
+
+class Group:
+    """One rank's side of its group; a group of one needs nobody and does nothing.
+
+    Attributes:
+        rank: 0 is the learner.
+        size: G ranks.
+
+    Args:
+        rank, size: of a process group that was joined, see :meth:`join`.
+        timeout_s: longest wait for another rank (s).
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, timeout_s: float = math.inf) -> None:
+        self.rank, self.size, self._timeout_s = rank, size, timeout_s
+
+    @classmethod
+    @contextlib.contextmanager
+    def join(cls, timeout_s: float) -> Iterator[Group]:
+        """The group that ``torchrun`` put this process in, or a group of one.
+
+        Raises:
+            ConfigError: variables of ``torchrun`` that are no numbers.
+            GroupLost: the others did not come within ``timeout_s``.
+        """
+        rank, size = _variable("RANK", 0), _variable("WORLD_SIZE", 1)
+        if size == 1:
+            yield cls()
+            return
+        group = cls(rank, size, timeout_s)
+        with group._together("meet"):
+            dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
+        try:
+            yield group
+        finally:
+            with contextlib.suppress(RuntimeError):  # a lost rank has said so already
+                dist.destroy_process_group()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the learner."""
+        return self.rank == 0
+
+    def order(self, order: Order = Order.WAIT) -> Order:
+        """What rank 0 says; the others' argument counts for nothing."""
+        if self.size == 1:
+            return order
+        said = torch.tensor([order], dtype=torch.int64)
+        self._broadcast(said)
+        return Order(int(said))
+
+    @torch.inference_mode()
+    def mean(self, tensors: Sequence[Tensor], rows: int) -> None:
+        """Put in place of each tensor, a mean over this rank's ``rows``, that over the rows of all ranks.
+
+        One flat sum. A rank of 0 rows counts nothing, whatever its tensors hold; where no rank has rows the result is NaN.
+
+        Args:
+            tensors: float32.
+            rows: at least 0.
+        """
+        if self.size == 1:
+            return
+        if rows == 0:
+            for tensor in tensors:
+                tensor.zero_()
+        flat = torch.cat([*(t.reshape(-1) for t in tensors), tensors[0].new_ones(1)]).mul_(rows)
+        with self._together("sum gradients"):
+            dist.all_reduce(flat)
+        flat.div_(flat[-1].clone())
+        first = 0
+        for tensor in tensors:
+            tensor.copy_(flat[first : first + tensor.numel()].view_as(tensor))
+            first += tensor.numel()
+
+    def copy_first(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrite every rank's tensors with those of rank 0."""
+        if self.size > 1:
+            for tensor in tensors:
+                self._broadcast(tensor)
+
+    def _broadcast(self, tensor: Tensor) -> None:
+        with self._together("hear rank 0"):
+            dist.broadcast(tensor, 0)
+
+    @contextlib.contextmanager
+    def _together(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, dist.DistError) as error:  # gloo says so with either
+            reason = str(error).splitlines()[0][:300]
+            raise GroupLost(
+                f"rank {self.rank} of {self.size} could not {what}: a rank is gone, or silent for {self._timeout_s:g} s"
+                f" (learner.rank_timeout_s): {reason}"
+            ) from error
+
+
+def local_size() -> int:
+    """Ranks of the group on this host."""
+    return _variable("LOCAL_WORLD_SIZE", 1)
+
+
+def _variable(name: str, default: int) -> int:
+    text = os.environ.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{name}: {text!r} in the environment is no number; torchrun sets it") from None

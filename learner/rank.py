@@ -1,0 +1,56 @@
+"""A further rank of a learner's group: it updates when rank 0 says so, on rows of its own."""
+
+from __future__ import annotations
+
+from headrace.common.batch import Batch
+from headrace.common.wire.link import Link
+from headrace.common.wire.messages import Welcome
+from headrace.learner.feed import Feed
+from headrace.learner.group import Group, Order
+from headrace.learner.rater import Rater
+from headrace.learner.settings import LearnerSettings
+
+PATIENCE_S = 1.0
+
+
+class RankLoop:
+    """One further rank between rank 0's orders."""
+
+    def __init__(self, settings: LearnerSettings, welcome: Welcome, feed: Feed, link: Link, group: Group) -> None:
+        self._feed, self._link, self._group = feed, link, group
+        self.sac = settings.make_sac(welcome, group)
+        self._rater = Rater(feed)
+        self._last: list[Batch] = []
+        self._hungry = 0
+
+    def run(self) -> None:
+        """Learn until rank 0 says stop; signals are rank 0's business.
+
+        Raises:
+            GroupLost: another rank is gone or silent.
+        """
+        try:
+            self.sac.copy_first()
+            self._feed.start_drawing()
+            self._link.wake()
+            while (order := self._group.order()) is not Order.STOP:
+                self._link.check()
+                if order is Order.UPDATE:
+                    self._update()
+        finally:
+            self.sac.model.close()
+
+    def _update(self) -> None:
+        """One update of all ranks; where no new rows come in time, the last ones serve and count nothing."""
+        fresh = self._feed.get(PATIENCE_S)
+        while fresh is None and not self._last:  # the others wait, as long as a group waits for a rank
+            self._link.check()
+            fresh = self._feed.get(PATIENCE_S)
+        if self._feed.must_draw:
+            self._link.wake()
+        self._last = fresh or self._last
+        batch, *actor_batch = self._last
+        self.sac.update(batch, None, *actor_batch, counts=fresh is not None)
+        self._rater.note(batch, self.sac.td_error)
+        self._hungry += fresh is None
+        self._feed.report({"learner/updates": self.sac.step, "updates_without_rows": self._hungry})

@@ -1,0 +1,46 @@
+"""A learner process's settings, and what it makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.common.cores import usable_cores
+from headrace.common.specs import TransitionSpec
+from headrace.common.wire.messages import Welcome
+from headrace.common.wire.network import NetworkConfig
+from headrace.learner.config import LearnerConfig, ModelConfig
+from headrace.learner.group import Group, local_size
+from headrace.learner.models import make_model
+from headrace.learner.reading import OpenView
+from headrace.learner.sac import SAC
+from headrace.learner.sinks import SinkConfig
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """All that a learner process needs to know."""
+
+    endpoint: str
+    learner_id: str
+    learner: LearnerConfig
+    model: ModelConfig
+    sinks: SinkConfig
+    network: NetworkConfig
+    run_dir: Path
+    seed: int
+    init_from: Path | None = None
+    open_view: OpenView | None = None
+
+    def make_sac(self, welcome: Welcome, group: Group) -> SAC:
+        """What this rank of the group learns with, for the pool's spec."""
+        spec = TransitionSpec.from_dict(welcome.spec)
+        model = make_model(spec, self.model, self.seed)
+        alone = group.size == 1
+        model.use_threads(self.learner.threads or (0 if alone else max(1, usable_cores() // local_size())))
+        return SAC(model, spec, self.learner, self.seed, group)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are written."""
+        return self.run_dir / "checkpoints"

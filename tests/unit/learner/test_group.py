@@ -1,0 +1,123 @@
+"""A group of ranks, as real processes over gloo: the same sums as one process, the same bits on every rank, and no hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from headrace.common.errors import ConfigError, GroupLost
+from headrace.learner.group import Group, Order, local_size
+
+TESTS = Path(__file__).parents[2]
+WAIT_S = 60
+
+
+def start(size, **options):
+    """The processes of one group, who share ``options``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+    told = {"rows": 24, "updates": 4, "hungry": [], **options}
+    common = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(size)}
+    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    words = [sys.executable, "-m", "helpers.rank", json.dumps(told)]
+    pipe = subprocess.PIPE
+    return [
+        subprocess.Popen(words, env={**common, "RANK": str(rank)}, stdout=pipe, stderr=pipe, text=True) for rank in range(size)
+    ]
+
+
+def finish(ranks):
+    """What each rank printed; all must have ended well."""
+    said = []
+    for process in ranks:
+        out, err = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0, err
+        said.append([json.loads(line) for line in out.splitlines()])
+    return said
+
+
+@pytest.fixture(scope="module")
+def alone():
+    (lines,) = finish(start(1))
+    return lines
+
+
+def without(lines, *names):
+    return [{k: v for k, v in line.items() if k not in names} for line in lines]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_make_the_sums_of_one_process_and_never_differ(size, alone):
+    said = finish(start(size))
+    for lines in said:
+        assert [line["digest"] for line in lines] == [line["digest"] for line in said[0]]
+        for ours, theirs in zip(without(lines, "digest"), without(alone, "digest"), strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+
+
+def test_a_rank_without_rows_counts_nothing_and_holds_nobody(alone):
+    fed = finish(start(2))
+    said = finish(start(2, hungry=[[2, 1]]))
+    assert [a["digest"] == b["digest"] for a, b in zip(said[0], said[1], strict=True)] == [True] * 4
+    assert [a["digest"] == b["digest"] for a, b in zip(said[0], fed[0], strict=True)] == [True, True, False, False]
+
+
+def test_a_killed_rank_ends_the_others_and_says_so():
+    ranks = start(3, updates=100_000)
+    for process in ranks:
+        assert process.stdout.readline()
+    ranks[1].kill()
+    for rank in (0, 2):
+        _, err = ranks[rank].communicate(timeout=WAIT_S)
+        assert ranks[rank].returncode == 1
+        assert f"GroupLost: rank {rank} of 3 could not" in err
+    ranks[1].communicate(timeout=WAIT_S)
+
+
+def test_a_silent_rank_ends_the_others_when_their_patience_is_over():
+    ranks = start(2, updates=100_000, timeout_s=3.0)
+    for process in ranks:
+        assert process.stdout.readline()
+    ranks[1].send_signal(signal.SIGSTOP)
+    try:
+        _, err = ranks[0].communicate(timeout=WAIT_S)
+    finally:
+        ranks[1].kill()
+        ranks[1].communicate(timeout=WAIT_S)
+    assert ranks[0].returncode == 1
+    assert "a rank is gone, or silent for 3 s (learner.rank_timeout_s)" in err
+
+
+def test_a_group_of_one_needs_nobody():
+    with Group.join(1.0) as group:
+        assert (group.rank, group.size, group.leads) == (0, 1, True)
+        tensor = torch.tensor([3.0])
+        group.mean([tensor], 0)
+        group.copy_first([tensor])
+        assert tensor.tolist() == [3.0]
+        assert group.order(Order.STOP) is Order.STOP
+
+
+def test_others_that_do_not_come_are_named_by_the_wait(monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(GroupLost, match=r"rank 0 of 2 could not meet: a rank is gone, or silent for 1 s"), Group.join(1.0):
+        pass
+
+
+def test_variables_that_are_no_numbers_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(ConfigError, match=r"WORLD_SIZE: 'two' in the environment is no number"), Group.join(1.0):
+        pass
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert local_size() == 4
