@@ -151,10 +151,11 @@ def test_300_updates_learn_the_rewards_of_a_fixed_batch_by_its_pictures():
 def test_observations_and_next_ones_are_moved_once_each_and_differently():
     sac, batch = sac_of(), make_batch(SPEC)
     batch.next_obs.update(batch.obs)
-    kept = batch.obs["eye"].copy()
+    kept = torch.from_numpy(batch.obs["eye"].copy())
     sample = sac.augment(sac.prepare(batch))
     moved, after = sample.obs["eye"], sample.next_obs["eye"]
-    assert not torch.equal(moved, torch.from_numpy(kept))
+    assert not torch.equal(moved, kept)
+    assert not torch.equal(after, kept)
     assert not torch.equal(moved, after)
     assert torch.equal(sample.obs["arm"], sample.next_obs["arm"])
     np.testing.assert_array_equal(batch.obs["eye"], kept)
