@@ -128,7 +128,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
 def require_parts(config: RunConfig) -> None:
     """Refuse an env, a model or a device that is not there, as far as names tell it: nothing is made here.
 
-    The options of the built-in model are left to its learner, since looking at them takes as long as loading torch.
+    The options of the mlp are left to its learner, since looking at them takes as long as loading torch.
 
     Raises:
         EnvError: of the env.
