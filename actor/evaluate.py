@@ -17,6 +17,7 @@ from headrace.actor.stacking import FrameStack
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN
+from headrace.common.weights import Version
 
 Array = np.ndarray[Any, Any]
 MAX_EPISODE_STEPS = 1_000_000
@@ -51,6 +52,19 @@ class EvalResult:
     def std(self) -> float:
         """Standard deviation of the returns (over n)."""
         return float(self.returns.std())
+
+    def verdict(self, version: Version, env_steps: int) -> dict[str, Any]:
+        """What a status tells of it, as plain values: which version was judged at which env step, and how it did."""
+        return {
+            "epoch": version.epoch,
+            "step": version.step,
+            "env_steps": env_steps,
+            "episodes": len(self.returns),
+            "return_mean": self.mean,
+            "return_std": self.std,
+            "length_mean": float(self.lengths.mean()),
+            "success_rate": None if self.successes is None else float(self.successes.mean()),
+        }
 
 
 def evaluate(

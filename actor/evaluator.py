@@ -1,14 +1,16 @@
-"""The evaluator process: an actor that plays the newest weights deterministically and stores nothing."""
+"""The evaluator process: plays the newest weights deterministically, stores no rows, and keeps the best policy."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from headrace.actor.evaluate import evaluate
+from headrace.actor.best import BestPolicy
+from headrace.actor.evaluate import EvalResult, evaluate
 from headrace.actor.joining import ActorSettings, Joined, joined
 from headrace.actor.policy import Policy, make_policy
 from headrace.common.clock import Clock, MonotonicClock
@@ -23,11 +25,19 @@ WAIT_S = 0.1
 
 @dataclass(frozen=True)
 class EvaluatorSettings:
-    """All that an evaluator process needs to know: what an actor does, and how often it judges, over how many episodes."""
+    """All that an evaluator process needs to know.
+
+    Attributes:
+        player: what an actor does.
+        every_env_steps: how often it judges.
+        episodes: over how many episodes.
+        checkpoints: directory where the best policy is kept; None keeps none.
+    """
 
     player: ActorSettings
     every_env_steps: int
     episodes: int
+    checkpoints: Path | None = None
 
 
 def run_evaluator(settings: EvaluatorSettings, clock: Clock | None = None) -> int:
@@ -60,7 +70,9 @@ def _follow(settings: EvaluatorSettings, here: Joined) -> None:
         due = env_steps + settings.every_env_steps
         policy.load(weights)
         with contextlib.suppress(_LeavingError):
-            _evaluate(settings, here, policy, weights.version, env_steps)
+            result = _evaluate(settings, here, policy, weights.version, env_steps)
+            if settings.checkpoints is not None:
+                BestPolicy(settings.checkpoints).offer(weights, here.spec, result.verdict(weights.version, env_steps))
         here.link.wake()
         weights = None
 
@@ -69,7 +81,7 @@ class _LeavingError(Exception):
     """The process is to leave in the middle of an evaluation."""
 
 
-def _evaluate(settings: EvaluatorSettings, here: Joined, policy: Policy, version: Version, env_steps: int) -> None:
+def _evaluate(settings: EvaluatorSettings, here: Joined, policy: Policy, version: Version, env_steps: int) -> EvalResult:
     """Judge ``policy`` and report it.
 
     Raises:
@@ -92,4 +104,5 @@ def _evaluate(settings: EvaluatorSettings, here: Joined, policy: Policy, version
     head = Evaluation(version.epoch, version.step, env_steps, len(returns))
     frames = (returns, np.asarray(result.lengths, "<i8"), np.asarray(outcomes, "|u1"))
     uplink.event(head, *(f.tobytes() for f in frames))
-    LOG.info("version %s at %d env steps: return %.2f", version.order, env_steps, float(returns.mean()))
+    LOG.info("version %s at %d env steps: return %.2f", version.order, env_steps, result.mean)
+    return result

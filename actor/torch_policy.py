@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from headrace.actor.device import require_device
-from headrace.actor.policy import RENEW, Box, MlpLayout, Policy
+from headrace.actor.policy import RENEW, Box, MlpLayout
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet, require_policy
@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def make_torch_policy(weights: WeightSet, spec: TransitionSpec, device: str) -> Policy:
+def make_torch_policy(weights: WeightSet, spec: TransitionSpec, device: str) -> TorchMlpPolicy | TorchPolicy:
     """The policy that a weight set describes: type ``mlp``, or ``torch`` with ``class`` and ``options``.
 
     Raises:
@@ -63,21 +63,27 @@ class TorchMlpPolicy:
     @torch.inference_mode()
     def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
         """Actions for L lanes."""
+        mean, log_std = self._head({o.key: torch.tensor(obs[o.key], device=self._device) for o in self._layout.keys})
+        if not deterministic:
+            noise = torch.randn(mean.shape, generator=_generator(rng, self._device), device=self._device)
+            mean = mean + log_std.clamp(*self._layout.log_std).exp() * noise
+        unit = torch.tanh(mean).cpu().numpy()
+        return self._box.place(unit.reshape(len(unit), *self._layout.action.shape))
+
+    def mode(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The mode of the policy in [-1, 1], ``(L, D)``, at observations as in :meth:`act`; can be traced."""
+        return torch.tanh(self._head(obs)[0])
+
+    def _head(self, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Means and log standard deviations, ``(L, D)`` each."""
         layers, scale = self._weights
-        lanes = len(obs[self._layout.keys[0].key])
-        parts = [torch.tensor(obs[o.key], device=self._device).reshape(lanes, -1).float() for o in self._layout.keys]
-        x = torch.cat(parts, dim=1)
+        x = torch.cat([obs[o.key].reshape(obs[o.key].shape[0], -1).float() for o in self._layout.keys], dim=1)
         if scale is not None:
             shift, divisor, limit = scale
             x = torch.clamp((x - shift) / divisor, -limit, limit)
         for weight, bias in layers[:-1]:
             x = ACTIVATIONS[self._layout.activation](torch.nn.functional.linear(x, weight, bias))
-        mean, log_std = torch.nn.functional.linear(x, *layers[-1]).chunk(2, dim=1)
-        if not deterministic:
-            noise = torch.randn(mean.shape, generator=_generator(rng, self._device), device=self._device)
-            mean = mean + log_std.clamp(*self._layout.log_std).exp() * noise
-        unit = torch.tanh(mean).cpu().numpy()
-        return self._box.place(unit.reshape(lanes, *self._layout.action.shape))
+        return torch.nn.functional.linear(x, *layers[-1]).chunk(2, dim=1)
 
 
 class TorchPolicy:
@@ -96,8 +102,8 @@ class TorchPolicy:
         self._shape = spec.action.shape
         self._box = Box(spec.action)
         self._device = torch.device(device)
-        self._model = _build(self._policy, spec).to(self._device).eval()
-        self._state = self._model.state_dict()
+        self.model = _build(self._policy, spec).to(self._device).eval()
+        self._state = self.model.state_dict()
         self._names = sorted(weights.tensors)
         self.load(weights)
 
@@ -122,9 +128,15 @@ class TorchPolicy:
     def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
         """Actions for L lanes."""
         inputs = {key: torch.tensor(value, device=self._device) for key, value in obs.items()}
-        features = self._model.sac_state_features(inputs, "actor")
-        unit = self._model.sac_forward_actor(features, _generator(rng, self._device), deterministic)[0]
+        features = self.model.sac_state_features(inputs, "actor")
+        unit = self.model.sac_forward_actor(features, _generator(rng, self._device), deterministic)[0]
         return self._box.place(unit.float().cpu().numpy().reshape(-1, *self._shape))
+
+    def mode(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The mode of the policy in [-1, 1], ``(L, D)``, at observations as in :meth:`act`; can be traced if the model can."""
+        features = self.model.sac_state_features(obs, "actor")
+        unit: torch.Tensor = self.model.sac_forward_actor(features, None, True)[0]
+        return unit.float()
 
 
 def _generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:

@@ -1,4 +1,4 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|plot|status|pool|doctor``."""
+"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|doctor``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
 data set, which is seen from what SRC holds. All rows enter or none."""
-LIGHT = ("buffer", "actor", "eval", "plot", "status", "pool")  # one thread of the numeric libraries is best for them
+LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool")  # one thread of the numeric libraries is best for them
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -138,7 +138,10 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--seeds", metavar="A..B|A,B,C", help="one run for each seed, e.g. 0..4; finished ones are skipped")
     train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this directory (path)")
     train.add_argument(
-        "--init-from", type=Path, metavar="POLICY", help="begin with this checkpoint's, run's or .hrw file's policy (path)"
+        "--init-from",
+        type=Path,
+        metavar="POLICY",
+        help="begin with the policy of a checkpoint, run, export or .hrw file (path)",
     )
     train.add_argument("--mode", choices=("async", "sync"), help="short for --run.mode")
     train.epilog = TEXT
@@ -167,13 +170,26 @@ def _add_roles(commands: Any) -> None:
 
 def _add_tools(commands: Any) -> None:
     play = _add(commands, "eval", _eval, "Play a policy: return, length and success with 95 % intervals.")
-    play.add_argument("target", type=Path, metavar="CHECKPOINT|RUN", help="checkpoint, run or .hrw file (path)")
+    source: dict[str, Any] = {"type": Path, "metavar": "CHECKPOINT|RUN", "help": "checkpoint, run, export or .hrw file (path)"}
+    best = "of a run: the policy with the best evaluation in place of the newest one"
+    play.add_argument("target", **source)
+    play.add_argument("--best", action="store_true", help=best)
     play.add_argument("--episodes", type=int, metavar="N", help="episodes to play (count); default: eval.final_episodes")
     play.add_argument("--seed", type=int, default=0, help="seed of the episodes (int)")
     play.add_argument(
         "--video", type=Path, metavar="DIR", help="record the first episode into DIR/episode-0.mp4 if the env renders (path)"
     )
     play.add_argument("--config", type=Path, help="config with the env, for a policy outside a run directory (path)")
+    export = _add(commands, "export", _export_policy, "Write a policy alone, for other programs and for acting elsewhere.")
+    export.add_argument("target", **source)
+    export.add_argument("out", type=Path, metavar="OUT", help="directory to make; it appears when everything is written (path)")
+    export.add_argument("--best", action="store_true", help=best)
+    export.add_argument(
+        "--format",
+        choices=("safetensors", "torchscript", "onnx"),
+        default="safetensors",
+        help="what to write; the last two beside the first",
+    )
     plot = _add(commands, "plot", _plot, "Overlay the learning curves of runs, with the mean and its 95 % bootstrap interval.")
     plot.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="runs, or directories that hold runs (paths)")
     plot.add_argument("--out", type=Path, default=Path("curves.png"), help="picture to write (path)")
@@ -289,7 +305,15 @@ def _actor(args: argparse.Namespace, overrides: list[str]) -> int:
 def _eval(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.play import play_command
 
-    return play_command(args.target, config=args.config, episodes=args.episodes, seed=args.seed, video=args.video)
+    return play_command(
+        args.target, best=args.best, config=args.config, episodes=args.episodes, seed=args.seed, video=args.video
+    )
+
+
+def _export_policy(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.export import export_policy_command
+
+    return export_policy_command(args.target, args.out, form=args.format, best=args.best)
 
 
 def _plot(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -11,33 +11,46 @@ from typing import Any
 
 import numpy as np
 
+from headrace.actor.best import BEST
 from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import FEWEST, EvalResult, bootstrap_interval, evaluate
 from headrace.actor.policy import make_policy
-from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, WireError
+from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, SpecError, WireError
+from headrace.common.policy_files import POLICY, SPEC, parse_spec
+from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
 from headrace.launch.config import RunConfig, make_config, read_config
+from headrace.launch.exported import ABOUT, read_export
 from headrace.launch.rundir import RunDir
 
-POLICY = "policy.hrw"
 _Z95 = 1.959964
 
 
-def find_policy(target: Path) -> Path:
-    """The policy file that TARGET names: itself, or in a checkpoint, or in the newest checkpoint of a run.
+def find_policy(target: Path, *, best: bool = False) -> Path:
+    """The policy file that TARGET names: itself, or in a checkpoint, an export, or the newest checkpoint of a run.
+
+    Args:
+        target: a path.
+        best: of a run, the policy that was evaluated best in place of the newest one.
 
     Raises:
         CheckpointError: there is none.
     """
+    if best:
+        found = RunDir(target).checkpoints / BEST / POLICY
+        if not found.is_file():
+            raise CheckpointError(f"{target}: no best policy here; a run keeps one once a policy was evaluated (eval.every)")
+        return found
     if target.is_file():
         return target
-    if (target / POLICY).is_file():
-        return target / POLICY
+    for name in (POLICY, ABOUT):
+        if (target / name).is_file():
+            return target / name
     # A checkpoint that can be seen is whole, and a policy proves itself by its digest, so torch is not needed here.
-    found = sorted(RunDir(target).checkpoints.glob(f"step_{'[0-9]' * 12}/{POLICY}"))
-    if not found:
-        raise CheckpointError(f"{target}: no policy here; name a checkpoint, a run that has one, or a .hrw file")
-    return found[-1]
+    newest = sorted(RunDir(target).checkpoints.glob(f"step_{'[0-9]' * 12}/{POLICY}"))
+    if not newest:
+        raise CheckpointError(f"{target}: no policy here; name a checkpoint, a run that has one, an export, or a .hrw file")
+    return newest[-1]
 
 
 def read_policy(path: Path) -> WeightSet:
@@ -46,10 +59,26 @@ def read_policy(path: Path) -> WeightSet:
     Raises:
         CheckpointError: it cannot be read or is damaged.
     """
+    if path.name == ABOUT:
+        return read_export(path.parent)[0]
     try:
         return WeightSet.unpack(path.read_bytes())
     except (OSError, WireError) as error:
         raise CheckpointError(f"{path}: not a policy: {error}") from error
+
+
+def read_spec(policy: Path) -> TransitionSpec:
+    """What the policy in a file sees and does.
+
+    Raises:
+        CheckpointError: the file beside it that says so is missing or damaged.
+    """
+    if policy.name == ABOUT:
+        return read_export(policy.parent)[1]
+    try:
+        return parse_spec((policy.parent / SPEC).read_bytes())
+    except (OSError, SpecError) as error:
+        raise CheckpointError(f"{policy.parent / SPEC}: what {policy.name} sees and does cannot be read: {error}") from error
 
 
 def find_config(policy: Path) -> Path:
@@ -71,13 +100,13 @@ def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, video
     return evaluate(policy, config.env, config.window, episodes, seed, video_dir)
 
 
-def play_command(target: Path, *, config: Path | None, episodes: int | None, seed: int, video: Path | None) -> int:
+def play_command(target: Path, *, best: bool, config: Path | None, episodes: int | None, seed: int, video: Path | None) -> int:
     """``headrace eval``: print what the episodes gave.
 
     Raises:
         HeadraceError: a video was asked for and cannot be made; the rest is printed all the same.
     """
-    path = find_policy(target)
+    path = find_policy(target, best=best)
     weights = read_policy(path)
     options = make_config(read_config(config or find_config(path)))
     count = options.eval.final_episodes or 20 if episodes is None else episodes

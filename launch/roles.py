@@ -71,6 +71,7 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
 def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id: str, init_from: Path | None) -> int:
     """Train; an existing checkpoint of the run directory is continued."""
     from headrace.buffer.view import PoolView
+    from headrace.launch.play import read_policy
     from headrace.learner.loop import run as learn
     from headrace.learner.settings import LearnerSettings
 
@@ -84,7 +85,7 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
         config.network,
         run.path,
         config.seed,
-        init_from,
+        read_policy(init_from) if init_from else None,
         PoolView,
     )
     _leave_signals_to_the_role()
@@ -108,7 +109,8 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
     if config.eval.every == 0:
         raise ConfigError("eval.every: 0 means no evaluation during the run; nearest valid for an evaluator: 1")
     player = _player(config, connect or find_endpoint(config, run), evaluator_id)
-    settings = EvaluatorSettings(player, config.eval.every, config.eval.episodes)
+    checkpoints = run.checkpoints if run is not None else None
+    settings = EvaluatorSettings(player, config.eval.every, config.eval.episodes, checkpoints)
     _leave_signals_to_the_role()
     return judge(settings)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace.actor.best import BEST, read_evaluation
 from headrace.actor.device import require_device
 from headrace.actor.envs import check_env
 from headrace.buffer.generations import is_pool
@@ -59,6 +60,8 @@ class TrainResult:
         seed: the run's seed.
         config_digest: identity of the config, places and names left out.
         offline_updates: those of ``updates_granted`` that were granted in the offline phase.
+        best: the best evaluation during training, with the ``policy`` that it judged, a path in ``run_dir``; none without any.
+            The highest of many noisy numbers flatters: ``headrace eval RUN --best`` judges it anew.
     """
 
     run_dir: str
@@ -75,6 +78,7 @@ class TrainResult:
     seed: int
     config_digest: str
     offline_updates: int = 0
+    best: Mapping[str, Any] | None = None
 
 
 def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | None = None) -> TrainResult:
@@ -82,7 +86,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
 
     Args:
         config: a config, a mapping as in the YAML file, or the path of one.
-        init_from: begin with the policy of this checkpoint, run or ``.hrw`` file.
+        init_from: begin with the policy of this checkpoint, run, export or ``.hrw`` file.
 
     Raises:
         ConfigError: the config cannot work; nothing was started.
@@ -291,6 +295,10 @@ class _Job:
         self._run.keep()
         return f"{decisions.reason}; logs are in {self._run.logs}"
 
+    def _best(self) -> dict[str, Any] | None:
+        found = read_evaluation(self._run.checkpoints)
+        return None if found is None else {"policy": f"{self._run.checkpoints.name}/{BEST}", **found}
+
     def _conclude(self, status: Mapping[str, Any], wall_s: float) -> TrainResult:
         config = self._config
         if config.eval.every and status["updates"] and not status.get("evaluations"):
@@ -315,6 +323,7 @@ class _Job:
             seed=config.seed,
             config_digest=digest(config),
             offline_updates=offline,
+            best=self._best(),
         )
         write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
         if failure:

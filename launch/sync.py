@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headrace.actor.best import BestPolicy
 from headrace.actor.config import EnvConfig
 from headrace.actor.envs import make_lanes, make_spec
 from headrace.actor.evaluate import evaluate
@@ -37,12 +38,14 @@ from headrace.buffer.pool import SACReplayPool
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.config import replace
 from headrace.common.errors import CheckpointError, PoolTooSmall
+from headrace.common.policy_files import policy_files
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.launch.config import RunConfig
 from headrace.launch.digests import state_digest
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.pinning import pin_demos
+from headrace.launch.play import read_policy
 from headrace.launch.pools import find_past, open_past
 from headrace.launch.roles import LEARNER_ID
 from headrace.launch.rundir import RunDir
@@ -51,6 +54,7 @@ from headrace.launch.sync_actor import SyncActor
 from headrace.launch.sync_watch import SyncWatch
 from headrace.learner import checkpoint
 from headrace.learner.models import make_model
+from headrace.learner.report import Report
 from headrace.learner.sac import SAC
 from headrace.learner.sinks import MetricSinks
 
@@ -79,7 +83,7 @@ def run_sync(
         config: of the run; ``actor.count`` actors take turns.
         run: its directory.
         watcher: is told what happens.
-        init_from: a ``.hrw`` file to begin with, if there is no checkpoint.
+        init_from: a policy file to begin with, if there is no checkpoint.
         clock: for rates, and for how often something is shown or logged.
         update_log: JSON-lines file that gets the step, batch digest and parameter digest of every update.
 
@@ -138,17 +142,20 @@ class SyncRun:
         self._version = NO_VERSION
         self._metrics: dict[str, torch.Tensor] = {}
         self._watch = SyncWatch(run.run_id, clock)
-        self._saved_step = self._logged_step = 0
+        self._saved_step = 0
+        self._rows: np.ndarray[Any, Any] | None = None
+        self._best = BestPolicy(run.checkpoints)
         self._evaluate_at = 0
         self._asked_at: float | None = None
-        self._logged_at = self._shown_at = clock.now()
+        self._shown_at = clock.now()
+        self._told = Report(LEARNER_ID, clock.now(), 0)
         if newest is not None:
             self._restore(newest)
         elif (place := find_past(config)) is not None:
             with open_past(config, place) as past:
                 self.pool.adopt(past)
         if newest is None and init_from is not None:
-            self.sac.load_policy(WeightSet.unpack(init_from.read_bytes()))
+            self.sac.load_policy(read_policy(init_from))
 
     def _make_actor(self, name: str) -> SyncActor:
         config = self._config
@@ -209,6 +216,7 @@ class SyncRun:
                 return
             self.pool.grant_updates(1, offline=offline)
             self._metrics = self.sac.update(batch, statistics, *actor_batch)
+            self._rows = batch.rows
             if self.sac.td_error is not None:
                 errors = self.sac.td_error.cpu().numpy()
                 known = np.isfinite(errors)  # not after an update that was skipped
@@ -248,7 +256,9 @@ class SyncRun:
         self._evaluate_at = self.pacing.env_steps + config.eval.every
         policy, seed = self._newest_policy(), derive_seed(config.seed, "evaluator")
         result = evaluate(policy, _in_process(config.env), config.window, config.eval.episodes, seed)
-        self._watch.evaluation(result, self.pacing.env_steps, self.sac.step)
+        verdict = result.verdict(self._version, self.pacing.env_steps)
+        self._watch.evaluation(verdict)
+        self._best.offer(self._weights(), self.spec, verdict)
         self._report(force=True)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
@@ -280,7 +290,7 @@ class SyncRun:
             self._run.checkpoints,
             self.sac.step,
             self.sac.get_state(),
-            files={"policy.hrw": self._weights().pack(), STATE: json.dumps(self._own_state()).encode()},
+            files={**policy_files(self._weights(), self.spec), STATE: json.dumps(self._own_state()).encode()},
             add=lambda directory: self.pool.save(directory / POOL),
             keep=self._config.learner.checkpoint_keep,
         )
@@ -298,7 +308,8 @@ class SyncRun:
             actor.set_state(own["actors"][actor.name])
         self._evaluate_at = own["evaluate_at"]
         self._watch.set_state(own["watch"])
-        self._saved_step = self._logged_step = self.sac.step
+        self._saved_step = self.sac.step
+        self._told = Report(LEARNER_ID, self._clock.now(), self.sac.step)
         self._observe()
         self._watcher.notice(f"continuing {newest.name} at {self.executed} env steps")
 
@@ -331,7 +342,7 @@ class SyncRun:
     def _report(self, *, force: bool = False, done: bool = False) -> Status:
         now = self._clock.now()
         self._watch.observe(self.pacing)
-        if force or now - self._logged_at >= self._config.sinks.period_s:
+        if force or self._told.due(now, self._config.sinks.period_s):
             self._log(now)
         if not force and now - self._shown_at < STATUS_S:
             return {}
@@ -341,12 +352,8 @@ class SyncRun:
         return status
 
     def _log(self, now: float) -> None:
-        elapsed, updates = now - self._logged_at, self.sac.step - self._logged_step
-        self._logged_at, self._logged_step = now, self.sac.step
         values: dict[str, Any] = {f"run/{name}": value for name, value in self._watch.summary(self.pacing, self.pool).items()}
-        values |= {name: float(value) for name, value in self._metrics.items()}
-        values["learner/updates"] = self.sac.step
-        values["learner/updates_s"] = round(updates / elapsed, 3) if elapsed > 0 else 0.0
+        values |= self._told.values(now, self.sac, self._metrics, self._rows)
         self._sinks.write(values)
 
     def _log_update(self, path: Path, ids: Any, rows: Any) -> None:

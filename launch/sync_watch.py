@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from headrace.actor.evaluate import EvalResult
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.status import EVALUATIONS_KEPT, RETURNS_KEPT, set_metrics
@@ -39,20 +38,9 @@ class SyncWatch:
         self._episodes += len(ended)
         self._returns.extend(total for total, _ in ended if np.isfinite(total))
 
-    def evaluation(self, result: EvalResult, env_steps: int, step: int) -> None:
-        """A finished evaluation of the policy of update ``step``."""
-        self._evaluations.append(
-            {
-                "epoch": 1,
-                "step": step,
-                "env_steps": env_steps,
-                "episodes": len(result.returns),
-                "return_mean": result.mean,
-                "return_std": result.std,
-                "length_mean": float(result.lengths.mean()),
-                "success_rate": None if result.successes is None else float(result.successes.mean()),
-            }
-        )
+    def evaluation(self, verdict: Mapping[str, Any]) -> None:
+        """A finished evaluation, see :meth:`headrace.actor.evaluate.EvalResult.verdict`."""
+        self._evaluations.append(dict(verdict))
 
     def observe(self, pacing: Pacing) -> None:
         """Note the counters for the rates."""

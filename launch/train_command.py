@@ -116,6 +116,7 @@ def print_result(result: TrainResult) -> None:
     offline = f"{result.offline_updates:,} offline, then " if result.offline_updates else ""
     pairs = [
         ("return", verdict),
+        *_best(result, run),
         ("env steps", f"{result.env_steps:,}"),
         ("updates", f"{result.updates:,} ({offline}{result.achieved_ratio:.3f} per env step after the minimum fill)"),
         *([("updates lost", lost)] if result.updates_lost else []),
@@ -127,3 +128,11 @@ def print_result(result: TrainResult) -> None:
     width = max(len(label) for label, _ in pairs)
     print("\n".join(f"{label:<{width}}  {text}" for label, text in pairs))
     print(run.result)
+
+
+def _best(result: TrainResult, run: RunDir) -> list[tuple[str, str]]:
+    """Which policy was evaluated best during training, and how to play it."""
+    if result.best is None:
+        return []
+    said = "{return_mean:.2f} over {episodes} episodes, at update {step:,}".format(**result.best)
+    return [("best return", f"{said}: headrace eval {run.path} --best")]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Array, Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
-from headrace.common.weights import Version, WeightSet
+from headrace.common.weights import Version
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Hello, Welcome
 from headrace.learner import checkpoint
@@ -22,6 +21,8 @@ from headrace.learner.gatherer import Gatherer
 from headrace.learner.group import Group, Order
 from headrace.learner.rank import RankLoop
 from headrace.learner.rater import Rater
+from headrace.learner.report import Report
+from headrace.learner.saver import Saver
 from headrace.learner.settings import LearnerSettings
 from headrace.learner.sinks import MetricSinks
 
@@ -29,6 +30,8 @@ LOG = logging.getLogger(__name__)
 WAIT_S = 0.1
 PUBLISH_S = 5.0
 USE_UP_S = 1.0
+FINAL_S = 600.0  # for the last checkpoint; a supervisor is less patient
+CLOSE_S = 5.0  # for one that is being written when the learner fails
 
 
 def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
@@ -102,11 +105,11 @@ class LearnerLoop:
         self._published_at = -1.0
         self._published_step = -1
         self._saved_step = self.sac.step
-        self._logged_at = clock.now()
-        self._logged_step = self.sac.step
+        self._saver = Saver(settings.checkpoints, settings.learner.checkpoint_keep, self.sac.model.spec)
+        self._report = Report(settings.learner_id, clock.now(), self.sac.step)
+        self._rows: Array | None = None
         self._fed_at = clock.now()
         self._heard = 0
-        self._not_saved = ""
         self._rater = Rater(feed)
 
     def run(self, stop: threading.Event) -> bool:
@@ -114,6 +117,7 @@ class LearnerLoop:
         try:
             return self._run(stop)
         finally:
+            self._saver.close(CLOSE_S)
             self.sac.model.close()
 
     def _run(self, stop: threading.Event) -> bool:
@@ -121,7 +125,12 @@ class LearnerLoop:
         self._feed.start_drawing()
         while not stop.is_set():
             self._link.check()
+            self._saver.check()
+            if self._save_due():
+                self._save()
+            asked = self._clock.now()
             batches = self._feed.get(WAIT_S)
+            self._report.waited(self._clock.now() - asked)
             if self._feed.must_draw:
                 self._link.wake()
             if batches is None:
@@ -135,8 +144,6 @@ class LearnerLoop:
             self._update(batches)
             if self._publish_due():
                 self._publish()
-            if self.sac.step - self._saved_step >= self._settings.learner.checkpoint_every_updates:
-                self._try_to_save()
             self._log()
         self._use_up(stop)
         self._group.order(Order.STOP)
@@ -147,28 +154,17 @@ class LearnerLoop:
         self._group.order(Order.UPDATE)
         batch, *actor_batch = batches
         self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
+        self._rows = batch.rows
         self._rater.note(batch, self.sac.td_error)
 
-    def save(self) -> Path:
-        """Write a checkpoint with the policy beside it."""
-        weights = self.sac.weights(self._version())
-        self._saved_step = self.sac.step
-        return checkpoint.write(
-            self._settings.checkpoints,
-            self.sac.step,
-            self.sac.get_state(),
-            files={"policy.hrw": weights.pack()},
-            keep=self._settings.learner.checkpoint_keep,
-        )
+    def _save_due(self) -> bool:
+        enough = self.sac.step - self._saved_step >= self._settings.learner.checkpoint_every_updates
+        return enough and not self._saver.busy
 
-    def _try_to_save(self) -> None:
-        """Write a checkpoint on the way; one that cannot be written is tried again later, and training goes on."""
-        try:
-            self.save()
-            self._not_saved = ""
-        except CheckpointError as error:
-            self._not_saved = str(error)
-            LOG.warning("training goes on without this checkpoint: %s", error)
+    def _save(self) -> None:
+        """Hand over a copy of everything; one that cannot be written is due again later, and training goes on."""
+        self._saved_step = self.sac.step
+        self._saver.save(self.sac.step, self.sac.get_state(), self.sac.weights(self._version()))
 
     def _use_up(self, stop: threading.Event) -> None:
         """Make the updates of batches that are already here: they were granted and will not come again."""
@@ -182,10 +178,9 @@ class LearnerLoop:
         if found is not None:
             self.sac.set_state(found.state)
             LOG.info("continued from %s at update %d", found.path, self.sac.step)
-        elif self._settings.init_from is not None:
-            weights = WeightSet.unpack(self._settings.init_from.read_bytes())
+        elif (weights := self._settings.init_from) is not None:
             self.sac.load_policy(weights)
-            LOG.info("policy taken from %s", self._settings.init_from)
+            LOG.info("begins with the policy of update %d of %s", weights.version.step, weights.version.learner)
         return found is None and self._settings.init_from is None
 
     def _version(self) -> Version:
@@ -206,14 +201,28 @@ class LearnerLoop:
         if self._published_step != self.sac.step:
             self._publish()
         self._feed.wait_published(PUBLISH_S)
-        if self._must_save():
-            LOG.info("final checkpoint %s", self.save())
+        self._save_last()
         self._log(force=True)
         return done
 
+    def _save_last(self) -> None:
+        """Have everything on disk.
+
+        Raises:
+            CheckpointError: it could not be written.
+            DeadlineExceeded: the disk took longer than ``FINAL_S``.
+        """
+        self._saver.wait(FINAL_S)
+        if self._must_save():
+            self._save()
+            self._saver.wait(FINAL_S)
+        if self._saver.not_saved:
+            raise CheckpointError(self._saver.not_saved)
+        LOG.info("ends at update %d with all of it on disk", self.sac.step)
+
     def _must_save(self) -> bool:
         """Whether the end would lose something: neither a checkpoint holds all of this, nor would the seed give it again."""
-        if self._not_saved or self._saved_step != self.sac.step:
+        if self._saver.not_saved or self._saved_step != self.sac.step:
             return True
         untouched = self._from_seed and self.sac.step == 0
         return not untouched and checkpoint.newest(self._settings.checkpoints) is None
@@ -228,12 +237,9 @@ class LearnerLoop:
 
     def _log(self, *, force: bool = False) -> None:
         now = self._clock.now()
-        elapsed = now - self._logged_at
-        if elapsed < self._settings.sinks.period_s and not force:
+        if not self._report.due(now, self._settings.sinks.period_s) and not force:
             return
-        values: dict[str, Any] = {name: float(value) for name, value in self._metrics.items()}
-        values["learner/updates"] = self.sac.step
-        values["learner/updates_s"] = round((self.sac.step - self._logged_step) / elapsed, 3) if elapsed > 0 else 0.0
-        self._logged_at, self._logged_step = now, self.sac.step
-        self._feed.report({**values, "not_saved": self._not_saved} if self._not_saved else values)
+        values = self._report.values(now, self.sac, self._metrics, self._rows)
+        not_saved = self._saver.not_saved
+        self._feed.report({**values, "not_saved": not_saved} if not_saved else values)
         self._sinks.write({**{f"run/{k}": v for k, v in self._feed.summary.items()}, **values})

@@ -45,6 +45,7 @@ class SAC:
         prepare: turns a batch into the sample that ``update_critic`` and ``update_actor`` take.
         generator: source of all noise.
         target_entropy: H of the temperature's loss.
+        q: ``(B, N)`` values of the last update's rows, before its step.
         td_error: ``(B,)`` |td| of the last update's rows, the mean over the critics, when its batch had importance weights.
 
     Args:
@@ -82,6 +83,7 @@ class SAC:
         self.generator = torch.Generator(device)
         self._seed_noise()
         model.use_generator(self.generator)
+        self.q: Tensor | None = None
         self.td_error: Tensor | None = None
         self._buffers = list(model.buffers())
         self._float_buffers = [b for b in self._buffers if b.is_floating_point()]
@@ -141,6 +143,7 @@ class SAC:
         """One step of the critics towards the target of clipped double Q."""
         buffers = self._copy_buffers()
         found, target = self._joint_critic_gradients(sample) if self.model.sac_is_joint else self._critic_gradients(sample)
+        self.q = found.q
         self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
         self._skip = torch.zeros_like(self._skip)
         self._reduce(sample, found.loss, *found.gradients)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.common.cores import usable_cores
 from headrace.common.specs import TransitionSpec
+from headrace.common.weights import WeightSet
 from headrace.common.wire.messages import Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner.config import LearnerConfig, ModelConfig
@@ -29,7 +30,7 @@ class LearnerSettings:
     network: NetworkConfig
     run_dir: Path
     seed: int
-    init_from: Path | None = None
+    init_from: WeightSet | None = None
     open_view: OpenView | None = None
 
     def make_sac(self, welcome: Welcome, group: Group) -> SAC:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 from helpers.canary import canary_weights
 
 from headrace.actor import evaluator
+from headrace.actor.best import read_evaluation
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.joining import ActorSettings, Joined
 from headrace.actor.policy import make_policy
 from headrace.actor.uplink import Uplink
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
+from headrace.common.weights import WeightSet
 from headrace.common.wire.codec import decode, take_array
 from headrace.common.wire.messages import Evaluation, Stop, Welcome
 from headrace.common.wire.network import NetworkConfig
@@ -52,6 +55,18 @@ def test_returns_lengths_and_both_outcomes_are_reported():
     assert sorted(lengths) == [2, 2, 4, 4]
     assert returns == [float(sum(range(n))) for n in lengths]
     assert sorted(outcomes) == [OUTCOME_SUCCESS, OUTCOME_SUCCESS, OUTCOME_FAILURE, OUTCOME_FAILURE]
+
+
+def test_the_best_policy_is_kept_with_its_evaluation(tmp_path, monkeypatch):
+    settings, here = start(True)
+    sets = [canary_weights(here.spec, "l", 1, 7)]
+    monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
+    monkeypatch.setattr(here.uplink, "take_weights", lambda: sets.pop(0) if sets else here.stop.set())
+    evaluator._follow(dataclasses.replace(settings, checkpoints=tmp_path), here)
+    kept = read_evaluation(tmp_path)
+    assert (kept["epoch"], kept["step"], kept["env_steps"], kept["episodes"]) == (1, 7, 0, 4)
+    assert (kept["return_mean"], kept["length_mean"], kept["success_rate"]) == ((1 + 1 + 6 + 6) / 4, 3.0, 0.5)
+    assert WeightSet.unpack((tmp_path / "best" / "policy.hrw").read_bytes()).version.step == 7
 
 
 def test_an_env_that_tells_no_success_has_unknown_outcomes():

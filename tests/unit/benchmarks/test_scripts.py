@@ -21,7 +21,20 @@ def load(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["gates", "kills", "mutants", "peers", "peer_sb3", "pool", "powercut", "report", "slow_link", "survival", "torn"],
+    [
+        "checkpoints",
+        "gates",
+        "kills",
+        "mutants",
+        "peers",
+        "peer_sb3",
+        "pool",
+        "powercut",
+        "report",
+        "slow_link",
+        "survival",
+        "torn",
+    ],
 )
 def test_each_script_says_what_it_measures_how_long_it_takes_and_what_its_last_line_is(name):
     text = load(name).__doc__

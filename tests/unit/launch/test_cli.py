@@ -62,10 +62,10 @@ def test_every_help_text_can_be_shown():
 
 
 def test_every_command_of_the_manual_is_there():
-    assert list(subcommands()) == ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "doctor"]
+    assert list(subcommands()) == ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "doctor"]
 
 
-@pytest.mark.parametrize("name", ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "doctor"])
+@pytest.mark.parametrize("name", ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "doctor"])
 def test_every_option_says_what_it_is(name, capsys):
     parser = subcommands()[name]
     assert all(action.help for action in parser._actions), [a.dest for a in parser._actions if not a.help]
@@ -110,11 +110,24 @@ LISTED = [
 ]
 
 
-COMMANDS = ["train", "buffer", "learner", "actor", "eval", "plot", "status", "pool", "export", "import", "doctor"]
+COMMANDS = [
+    "train",
+    "buffer",
+    "learner",
+    "actor",
+    "eval",
+    "export_policy",
+    "plot",
+    "status",
+    "pool",
+    "export",
+    "import",
+    "doctor",
+]
 
 
 def test_options_of_every_command_are_listed():
-    assert {words for words, *_ in LISTED} >= {("eval",), ("status",), ("pool", "import"), ("train",), ("actor",)}
+    assert {words for words, *_ in LISTED} >= {("eval",), ("export",), ("status",), ("pool", "import"), ("train",), ("actor",)}
     assert (("eval",), "--seed") in [(words, option) for words, option, *_ in LISTED]
 
 
@@ -182,6 +195,8 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
         (["train", "p.yaml", "--resume", "nowhere"], "--resume takes config"),
         (["train", "p.yaml", "--init-from", "nowhere"], "nowhere: no policy here"),
         (["eval", "nowhere"], "nowhere: no policy here"),
+        (["eval", "nowhere", "--best"], "nowhere: no best policy here"),
+        (["export", "nowhere", "out"], "nowhere: no policy here"),
         (["plot", "nowhere"], "nowhere: neither a run directory"),
         (["status"], "no run in runs/"),
         (["status", "nowhere"], "nowhere: not a run directory"),

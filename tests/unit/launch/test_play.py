@@ -33,6 +33,16 @@ def test_the_newest_whole_checkpoint_is_taken(run):
     assert find_config(newest) == run.config
 
 
+def test_the_best_of_a_run_is_taken_where_it_is_asked_for(run):
+    with pytest.raises(CheckpointError, match=r"run: no best policy here; .*eval\.every"):
+        find_policy(run.path, best=True)
+    (run.checkpoints / "best.1").mkdir()
+    (run.checkpoints / "best.1" / "policy.hrw").write_text("best")
+    (run.checkpoints / "best").symlink_to("best.1")
+    assert find_policy(run.path, best=True).read_text() == "best"
+    assert find_policy(run.path).parent.name == "step_000000000010"
+
+
 def test_no_policy_and_a_damaged_one_are_named(run, tmp_path):
     with pytest.raises(CheckpointError, match=r"nowhere: no policy here"):
         find_policy(tmp_path / "nowhere")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.scripted import read_log
 
+from headrace.actor.best import read_evaluation
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.clock import ManualClock
 from headrace.common.config import dump, merge
@@ -14,6 +15,7 @@ from headrace.common.errors import CheckpointError
 from headrace.common.weights import WeightSet
 from headrace.launch.config import make_config, resume_config
 from headrace.launch.interrupt import Interrupt
+from headrace.launch.play import find_policy, read_policy, read_spec
 from headrace.launch.rundir import RunDir
 from headrace.launch.sync import SyncRun, run_sync
 from headrace.launch.sync_actor import STREAM
@@ -319,7 +321,11 @@ def test_run_directory_is_that_of_any_run(tmp_path):
     told = Told(lambda: shown.append(1))
     status = run_sync(config, run, told, clock=ManualClock())
     newest = checkpoint.newest(run.checkpoints)
-    assert [p.name for p in sorted(run.checkpoints.iterdir())] == ["step_000000000120", "step_000000000140"]
+    assert [p.name for p in sorted(run.checkpoints.glob("step_*"))] == ["step_000000000120", "step_000000000140"]
+    best = read_evaluation(run.checkpoints)
+    assert best == max(status["evaluations"], key=lambda e: e["return_mean"])
+    assert read_policy(find_policy(run.path, best=True)).version.step == best["step"]
+    assert read_spec(find_policy(run.path)) == read_spec(find_policy(run.path, best=True))
     assert WeightSet.unpack((newest / "policy.hrw").read_bytes()).version.step == 140
     records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     evaluated = {r["run/evaluation"]["env_steps"] for r in records if r["run/evaluation"]}

@@ -23,6 +23,7 @@ from headrace.common.weights import Version, WeightSet
 from headrace.launch import cli, exits, runner
 from headrace.launch.children import headrace_command
 from headrace.launch.config import make_config
+from headrace.launch.play import find_policy, read_policy
 from headrace.launch.rundir import RunDir, read_json
 from headrace.launch.train_command import print_result
 
@@ -203,11 +204,17 @@ def test_roles_started_by_hand_find_each_other(place):
     assert (actor.returncode, buffer.returncode) == (0, 0)
 
 
-def test_train_from_python(place):
+def test_train_from_python(place, capsys):
     run = {"mode": "sync", "name": "python", "dir": str(place / "runs")}
     result = headrace.launch.train({**TINY, "pacing": {**TINY["pacing"], "env_steps": 80}, "run": run})
     assert (result.env_steps, result.updates) == (80, 48)
     assert read_json(Path(result.run_dir) / "result.json")["config_digest"] == result.config_digest
+    assert result.best["policy"] == "checkpoints/best"
+    assert read_policy(find_policy(Path(result.run_dir), best=True)).version.step == result.best["step"]
+    print_result(result)
+    assert f"best return  {result.best['return_mean']:.2f} over 1 episodes, at update" in capsys.readouterr().out
+    assert cli.main(["eval", result.run_dir, "--best", "--episodes", "1"]) == 0
+    assert f"best/policy.hrw (update {result.best['step']})" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("files", "copied"), [(["buffer.lock"], False), (["manifest.json", "rows.npy"], True)])

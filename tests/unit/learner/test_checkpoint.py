@@ -258,3 +258,29 @@ def test_when_all_are_damaged_they_stay_as_they_are(tmp_path):
         checkpoint.resume(tmp_path)
     assert names(tmp_path) == ["step_000000000001"]
     assert checkpoint.resume(tmp_path / "none") is None
+
+
+def test_old_checkpoints_that_cannot_be_looked_for_do_not_spoil_the_new_one(tmp_path, monkeypatch, caplog):
+    write(tmp_path, 1, keep=1)
+
+    def broken(directory):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_found", broken)
+        path = write(tmp_path, 2, keep=1)
+    assert checkpoint.newest(tmp_path) == path
+    assert "old checkpoints not deleted: [Errno 24] Too many open files" in caplog.text
+    write(tmp_path, 3, keep=1)
+    assert names(tmp_path) == ["step_000000000003"]
+
+
+def test_tensors_in_any_layout_are_written(tmp_path):
+    turned = torch.arange(6.0).reshape(2, 3).t()
+    path = checkpoint.write(tmp_path, 1, {"tensors": {"t": turned}, "scalars": {}}, keep=1)
+    assert torch.equal(checkpoint.read(path).state["tensors"]["t"], turned)
+
+
+def test_all_files_are_for_the_same_people(tmp_path):
+    path = write(tmp_path, 1, files={"policy.hrw": b"policy"})
+    assert len({file.stat().st_mode for file in path.iterdir()}) == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import threading
 
 import pytest
 from helpers.learner import make_spec
 
 from headrace.common.clock import ManualClock
 from headrace.common.errors import CheckpointError
+from headrace.common.weights import Version
 from headrace.common.wire.messages import Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner import checkpoint, loop
@@ -16,9 +18,14 @@ from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.feed import Feed
 from headrace.learner.sinks import SinkConfig
 
+SOON_S = 20.0
+
 
 class Link:
     def wake(self):
+        pass
+
+    def check(self):
         pass
 
 
@@ -50,16 +57,21 @@ def full_disk(*args, **kwargs):
     raise CheckpointError("no space left")
 
 
+def try_to_save(made):
+    made._save()
+    made._saver.wait(SOON_S)
+
+
 def test_a_checkpoint_that_failed_on_the_way_is_written_at_the_end(made, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(checkpoint, "write", full_disk)
-        made._try_to_save()  # at the very step at which the run ends
+        try_to_save(made)  # at the very step at which the run ends
     assert checkpoint.newest(made._settings.checkpoints) is None
-    made.save()
+    try_to_save(made)
     made.sac.step += 1
     with monkeypatch.context() as broken:
         broken.setattr(checkpoint, "write", full_disk)
-        made._try_to_save()
+        try_to_save(made)
     made._finish()
     assert checkpoint.resume(made._settings.checkpoints).step == made.sac.step
 
@@ -76,18 +88,17 @@ def test_a_learner_without_an_update_writes_no_checkpoint_over_nothing(made):
     assert not made._settings.checkpoints.exists()
 
 
-def test_a_policy_that_was_taken_over_is_kept_without_an_update(make, tmp_path):
+def test_a_policy_that_was_taken_over_is_kept_without_an_update(make):
     first = make()
-    shutil.copy(first.save() / "policy.hrw", tmp_path / "policy.hrw")
-    shutil.rmtree(first._settings.checkpoints)
-    make(tmp_path / "policy.hrw")._finish()
+    weights = first.sac.weights(Version("other", 1, 9))
+    make(weights)._finish()
     assert checkpoint.resume(first._settings.checkpoints).step == 0
 
 
 def test_a_learner_that_goes_on_and_makes_no_update_leaves_the_checkpoint_as_it_is(make, monkeypatch):
     first = make()
     first.sac.step = 7
-    first.save()
+    try_to_save(first)
     monkeypatch.setattr(checkpoint, "write", full_disk)
     again = make()
     again._finish()
@@ -95,3 +106,63 @@ def test_a_learner_that_goes_on_and_makes_no_update_leaves_the_checkpoint_as_it_
     shutil.rmtree(first._settings.checkpoints)  # but what is on no disk any more is written again
     with pytest.raises(CheckpointError, match="no space"):
         again._finish()
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds every write until it is set; ``begun`` says that one has begun, ``steps`` which were written."""
+    held, write = threading.Event(), checkpoint.write
+    held.begun, held.steps = threading.Event(), []
+
+    def slow(directory, step, *args, **kwargs):
+        held.begun.set()
+        assert held.wait(SOON_S)
+        held.steps.append(step)
+        return write(directory, step, *args, **kwargs)
+
+    monkeypatch.setattr(checkpoint, "write", slow)
+    yield held
+    held.set()
+
+
+def test_a_checkpoint_that_is_due_while_one_is_written_is_of_the_newest_update(made, gate):
+    """And the last one is not written twice."""
+    every = made._settings.learner.checkpoint_every_updates
+    made.sac.step = every
+    assert made._save_due()
+    made._save()
+    assert gate.begun.wait(SOON_S)
+    for step in (2 * every, 3 * every, 3 * every + 7):
+        made.sac.step = step
+        assert not made._save_due()
+    gate.set()
+    made._saver.wait(SOON_S)
+    assert made._save_due()
+    made._save()
+    made._finish()
+    assert gate.steps == [every, 3 * every + 7]
+    assert checkpoint.newest(made._settings.checkpoints).name == f"step_{3 * every + 7:012d}"
+
+
+def test_a_stop_while_a_checkpoint_is_written_waits_for_it_and_writes_the_last(made, gate):
+    made.sac.step = 5
+    made._save()
+    assert gate.begun.wait(SOON_S)
+    made.sac.step = 6
+    stop = threading.Event()
+    stop.set()
+    threading.Timer(0.1, gate.set).start()
+    assert made.run(stop) is False
+    assert gate.steps == [5, 6]
+    assert checkpoint.newest(made._settings.checkpoints).name == "step_000000000006"
+
+
+def test_a_failure_of_the_writing_thread_ends_the_training(made, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(checkpoint, "write", broken)
+    made._save()
+    made._saver._thread.join(SOON_S)
+    with pytest.raises(RuntimeError, match="a defect"):
+        made.run(threading.Event())

@@ -1,0 +1,94 @@
+"""The planted faults in checkpoints, the best policy and exports."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+LEARNER, LAUNCH = "tests/unit/learner", "tests/unit/launch"
+
+CHECKPOINTS = (
+    Mutant(
+        "checkpoint-digest-not-checked",
+        "learner/checkpoint.py",
+        "        if found != entry:\n",
+        "        if not entry:\n",
+        (f"{LEARNER}/test_checkpoint.py",),
+    ),
+    Mutant(
+        "checkpoint-named-before-it-is-whole",
+        "learner/checkpoint.py",
+        '    hidden = directory / f".writing-{pid}-{name}"\n',
+        "    hidden = directory / name\n",
+        (f"{LEARNER}/test_checkpoint.py",),
+    ),
+    Mutant(
+        "checkpoint-due-while-one-is-written",
+        "learner/loop.py",
+        "return enough and not self._saver.busy",
+        "return enough",
+        (f"{LEARNER}/test_loop.py",),
+    ),
+    Mutant(
+        "failed-last-checkpoint-is-success",
+        "learner/loop.py",
+        "        if self._saver.not_saved:\n            raise",
+        "        if False:\n            raise",
+        (f"{LEARNER}/test_loop.py",),
+    ),
+    Mutant(
+        "failure-of-the-writing-thread-forgotten",
+        "learner/saver.py",
+        "            self._failure = error\n",
+        "            pass\n",
+        (f"{LEARNER}/test_saver.py",),
+    ),
+    Mutant(
+        "failure-told-for-ever",
+        "learner/saver.py",
+        'keep=self._keep)\n            self.not_saved = ""\n',
+        "keep=self._keep)\n",
+        (f"{LEARNER}/test_saver.py",),
+    ),
+    Mutant(
+        "equal-policy-is-better",
+        "actor/best.py",
+        "evaluation[SCORE] <= known[SCORE]",
+        "evaluation[SCORE] < known[SCORE]",
+        ("tests/unit/actor/test_best.py",),
+    ),
+    Mutant(
+        "best-written-over-itself",
+        "actor/best.py",
+        "else PLACES[::-1]",
+        "else PLACES",
+        ("tests/unit/actor/test_best.py",),
+    ),
+    Mutant(
+        "spec-digest-not-checked",
+        "common/policy_files.py",
+        "    if digest != spec.fingerprint():\n",
+        "    if not digest:\n",
+        ("tests/unit/common/test_policy_files.py",),
+    ),
+    Mutant(
+        "export-digest-not-checked",
+        "launch/exported.py",
+        "        if _digest(data) != told:\n",
+        "        if not told:\n",
+        (f"{LAUNCH}/test_exported.py",),
+    ),
+    Mutant(
+        "export-description-not-checked",
+        "launch/exported.py",
+        "    if digest != fingerprint(about):\n",
+        "    if not digest:\n",
+        (f"{LAUNCH}/test_exported.py",),
+    ),
+    Mutant(
+        "trace-not-checked",
+        "launch/policy_module.py",
+        "        if not off <= TOLERANCE:\n",
+        "        if False:\n",
+        (f"{LAUNCH}/test_policy_module.py",),
+    ),
+)
