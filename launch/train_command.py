@@ -135,4 +135,4 @@ def _best(result: TrainResult, run: RunDir) -> list[tuple[str, str]]:
     if result.best is None:
         return []
     said = "{return_mean:.2f} over {episodes} episodes, at update {step:,}".format(**result.best)
-    return [("best return", f"{said}: headrace eval {run.path} --best")]
+    return [("best in training", f"{said}: headrace eval {run.path} --best")]

@@ -212,7 +212,7 @@ def test_train_from_python(place, capsys):
     assert result.best["policy"] == "checkpoints/best"
     assert read_policy(find_policy(Path(result.run_dir), best=True)).version.step == result.best["step"]
     print_result(result)
-    assert f"best return  {result.best['return_mean']:.2f} over 1 episodes, at update" in capsys.readouterr().out
+    assert f"best in training  {result.best['return_mean']:.2f} over 1 episodes, at update" in capsys.readouterr().out
     assert cli.main(["eval", result.run_dir, "--best", "--episodes", "1"]) == 0
     assert f"best/policy.hrw (update {result.best['step']})" in capsys.readouterr().out
 
