@@ -64,7 +64,7 @@ def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined 
         DeadlineExceeded: no session in ``network.connect_s``.
     """
     spec = make_spec(settings.env, settings.window)
-    uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes)
+    uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes, clock)
     hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop, reason = stop_on_signal(), ""

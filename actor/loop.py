@@ -87,7 +87,8 @@ class ActorLoop:
     def run(self, stop: threading.Event) -> None:
         """Act until told to stop, then hand over what is left in a bounded time."""
         self._stop = stop
-        obs = self._recorder.begin(self._lanes.reset())
+        with self._uplink.in_step():
+            obs = self._recorder.begin(self._lanes.reset())
         cut = False
         while not stop.is_set() and self._uplink.stop is None:
             self._link.check()
@@ -114,7 +115,8 @@ class ActorLoop:
     def _act(self, obs: Obs, random: bool) -> Obs:
         policy: Policy = self._random if random or self._policy is None else self._policy
         actions = policy.act(obs, self._rng, False)
-        step = self._lanes.step(actions)
+        with self._uplink.in_step():
+            step = self._lanes.step(actions)
         ended = self._recorder.record(actions, step, NO_VERSION if random else self._version)
         self._uplink.executed(int(step.live.sum()))
         for episode in ended:

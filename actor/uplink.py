@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from headrace.actor.label_box import LabelBox
 from headrace.actor.outbox import Outbox
 from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
+from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import WireError
 from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
@@ -41,10 +43,11 @@ class Uplink:
         spec: what rows look like.
         outbox_bytes: bound on unacknowledged blocks.
         part_bytes: length of one range of weights, and bound of what short blocks are joined to.
+        clock: the control loop's.
     """
 
-    def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int) -> None:
-        self._spec = spec
+    def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int, clock: Clock | None = None) -> None:
+        self._spec, self._clock = spec, clock or MonotonicClock()
         self._outbox = Outbox(outbox_bytes)
         self._labels = LabelBox()
         self._part_bytes = part_bytes
@@ -60,6 +63,7 @@ class Uplink:
         self.refused_weights = self.refused_labels = self.dropped_labels = 0
         self.env_steps = 0
         self.heard = 0  # states of the buffer
+        self._in_step_since: float | None = None
 
     # --- control loop -----------------------------------------------------------------------------------------------
 
@@ -93,6 +97,15 @@ class Uplink:
     def executed(self, steps: int) -> None:
         """``steps`` more env steps were executed."""
         self._executed += steps
+
+    @contextlib.contextmanager
+    def in_step(self) -> Iterator[None]:
+        """While this is open the control loop waits for its envs, and heartbeats say for how long."""
+        self._in_step_since = self._clock.now()
+        try:
+            yield
+        finally:
+            self._in_step_since = None
 
     @property
     def steps(self) -> int:
@@ -196,7 +209,9 @@ class Uplink:
 
     def pulse(self) -> m.Pulse:
         """The heartbeat."""
+        since = self._in_step_since
         report: dict[str, Any] = {
+            "in_step_s": 0.0 if since is None else round(max(0.0, self._clock.now() - since), 1),
             "spooled_blocks": len(self._outbox),
             "spooled_steps": self._outbox.steps,
             "spooled_bytes": self._outbox.nbytes,

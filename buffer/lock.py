@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.common.errors import PoolLocked
 
 NAME = "lock"
+BUFFER_LOCK = "buffer.lock"  # of a buffer process, which owns the directory before there is a pool
 # A record lock does not exclude its own process, so that is done here.
 _held: set[str] = set()
 _guard = threading.Lock()
@@ -19,7 +20,6 @@ _guard = threading.Lock()
 class PoolLock:
     """Holds ``directory`` until :meth:`release` or the end of the process.
 
-    A buffer process holds a lock of its own beside the pool's, since it owns the directory before there is a pool.
     A record lock rather than ``flock``: a child forked by the owner does not keep it alive.
 
     Raises:
@@ -43,6 +43,21 @@ class PoolLock:
             _held.add(self._path)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    @staticmethod
+    def owner(directory: Path, name: str = NAME) -> str:
+        """Which other process holds the lock in ``directory`` now, as pid and host; empty when none does."""
+        try:
+            fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return os.pread(fd, 256, 0).decode(errors="replace").strip() or "unknown"
+        finally:
+            os.close(fd)
+        return ""
 
     def release(self) -> None:
         """Let the next owner in; harmless when called twice."""

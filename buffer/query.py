@@ -57,7 +57,7 @@ class Observer:
 
     def close(self) -> None:
         """Leave."""
-        self._send(Goodbye(False, "observed"))
+        self._send(Goodbye(False))
         self._socket.close(200)
         self._context.term()
 

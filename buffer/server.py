@@ -23,7 +23,7 @@ from headrace.buffer.board import Out
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
-from headrace.buffer.lock import PoolLock
+from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.pool import SACReplayPool
@@ -195,7 +195,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     """
     clock = clock or MonotonicClock()
     settings.pool_dir.mkdir(parents=True, exist_ok=True)
-    lock = PoolLock(settings.pool_dir, "buffer.lock")
+    lock = PoolLock(settings.pool_dir, BUFFER_LOCK)
     context = zmq.Context()
     try:
         socket = sockets.router(context, settings.network)

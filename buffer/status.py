@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RETURNS_KEPT = 20
 EVALUATIONS_KEPT = 1000
 LOST_KEPT = 20
+LONG_STEP_S = 10.0  # of an env, from which on the status says that its actor waits for it
 
 
 @dataclass
@@ -119,6 +120,8 @@ class Watch:
 
     def lost(self, session: Session, now: float, why: str = "silent") -> None:
         """A session's lease has run out, or its process says why it cannot go on."""
+        if session.role == "observer":
+            return  # it only looked
         at = {"at_s": round(now - self._since, 3), "why": why}
         self._lost.append({"role": session.role, "id": session.id, "host": session.host, "pid": session.pid, **at})
 
@@ -212,6 +215,10 @@ class Watch:
             reasons.append(f"offline: {service.totals.offline_updates} of {service.pacing.config.offline_updates} updates")
         elif not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
             reasons.append("no actor is connected")
+        for session in service.fleet.sessions("actor"):
+            waited = session.report.get("in_step_s")
+            if isinstance(waited, (int, float)) and waited > LONG_STEP_S:
+                reasons.append(f"actor {session.id!r} has waited for its env for {waited:.0f} s")
         if not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
         beyond_random = service.totals.env_steps >= service.pacing.config.random_steps > 0

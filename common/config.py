@@ -136,7 +136,7 @@ def describe(cls: type, path: str = "") -> list[OptionDoc]:
             kind += f" in [{'-inf' if low is None else number(low)}, {'inf' if high is None else number(high)}]"
         default = "required"
         if f.default is not MISSING:
-            default = repr(_plain(f.default))
+            default = "none" if f.default is None else repr(_plain(f.default))
         elif f.default_factory is not MISSING:
             default = repr(_plain(f.default_factory()))
         out.append(
@@ -229,7 +229,8 @@ def _type_name(hint: Any) -> str:
 def _convert(hint: Any, value: Any, key: str, meta: Mapping[str, Any]) -> Any:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in args:
+        # "none" is how options without a value are written everywhere; YAML's own word for it is null
+        if type(None) in args and (value is None or (value == "none" and str not in args)):
             return None
         for arg in (a for a in args if a is not type(None)):
             try:
@@ -270,7 +271,7 @@ def _scalar(hint: Any, value: Any, key: str, meta: Mapping[str, Any]) -> Any:
         return _in_range(float(value), key, meta)
     if hint is str:
         if not isinstance(value, str):
-            raise ConfigError(f"{key}: expected text, got {value!r}")
+            raise ConfigError(f"{key}: expected text, got {value!r}; in YAML write '{value}' with the quotes")
         choices = meta.get("choices")
         if choices and value not in choices:
             near = difflib.get_close_matches(value, choices, n=1, cutoff=0.3)

@@ -17,10 +17,11 @@ from headrace.actor.best import BEST, read_evaluation
 from headrace.actor.device import require_device
 from headrace.actor.envs import check_env
 from headrace.buffer.generations import is_pool
+from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.config import dump
-from headrace.common.errors import CheckpointError, HeadraceError
+from headrace.common.errors import CheckpointError, HeadraceError, PoolLocked
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import WeightSet
 from headrace.launch import roles
@@ -81,7 +82,7 @@ class TrainResult:
     best: Mapping[str, Any] | None = None
 
 
-def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | None = None) -> TrainResult:
+def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | str | None = None) -> TrainResult:
     """Train from the beginning to the end that the config names.
 
     Args:
@@ -99,7 +100,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
         config = read_config(Path(config))
     if not isinstance(config, RunConfig):
         config = make_config(config)
-    policy = find_policy(init_from) if init_from is not None else None
+    policy = find_policy(Path(init_from)) if init_from is not None else None
     if policy is not None:
         read_policy(policy)  # a damaged one is refused before anything starts
     find_past(config)
@@ -205,6 +206,7 @@ class _Job:
     def run(self) -> TrainResult:
         """Everything, from the roles to the result."""
         with self._run.claim():
+            self._require_no_buffer()
             self._run.write_config(dump(self._config))
             self._run.result.unlink(missing_ok=True)
             try:
@@ -213,6 +215,13 @@ class _Job:
                 self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
                 raise
             return self._conclude(status, time.monotonic() - self._begun)
+
+    def _require_no_buffer(self) -> None:
+        """Refuse a run whose buffer was started by hand and lives: what it wrote to the run directory is its own."""
+        pool = self._run.pool_dir(self._config.run.pool_dir)
+        owner = PoolLock.owner(pool, BUFFER_LOCK)
+        if owner:
+            raise PoolLocked(f"{pool} is owned by pid {owner}; stop that buffer or choose another directory")
 
     def _train(self) -> Status:
         pool = self._run.pool_dir(self._config.run.pool_dir)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
-from headrace.common.errors import ConfigError
+from headrace.common.errors import ConfigError, DeadlineExceeded
 from headrace.launch.progress import LINE_EVERY_S, Progress, text
 from headrace.launch.rundir import RunDir
 
 REFRESH_S = 1.0
+OVER = ("finishing", "done", "stopping")  # phases after which a buffer leaves
 
 
 def endpoint_of(target: str) -> str:
@@ -65,7 +66,13 @@ def show(endpoint: str, *, as_json: bool, once: bool, deadline_s: float) -> int:
         while True:
             progress.update(status)
             time.sleep(REFRESH_S if console.is_terminal else LINE_EVERY_S)
-            status = observer.status(deadline_s)
+            try:
+                status = observer.status(deadline_s)
+            except DeadlineExceeded:
+                if status["phase"] not in OVER:
+                    raise
+                print("the run is over")
+                return 0
     finally:
         progress.close()
         observer.close()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.common.batch import Batch
-from headrace.common.errors import WireError
+from headrace.common.errors import SpecError, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.staging import batch_nbytes
 from headrace.common.statistics import ObsStatistics
@@ -27,6 +27,7 @@ Array = np.ndarray[Any, Any]
 MAX_RATINGS = 64  # batches that wait
 JOINED_ROWS = 1 << 14
 AHEAD_BYTES = 256 << 20
+FOREIGN = ("policy", "learner")  # reasons for which no publish of this learner will ever be taken
 
 
 class Feed:
@@ -123,9 +124,14 @@ class Feed:
             self._publish = weights
 
     def wait_published(self, timeout_s: float) -> bool:
-        """Whether all that was given to :meth:`publish` is on the shelf within ``timeout_s``."""
+        """Whether all that was given to :meth:`publish` is on the shelf within ``timeout_s``; raises what :meth:`get` would."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._publish is None and self._sending is None, timeout_s)
+            done = self._changed.wait_for(
+                lambda: bool(self._failure) or (self._publish is None and self._sending is None), timeout_s
+            )
+            if self._failure is not None:
+                raise self._failure
+        return done
 
     def report(self, values: dict[str, Any]) -> None:
         """What the next heartbeats tell about this learner."""
@@ -191,6 +197,11 @@ class Feed:
                 self.summary = message.report if isinstance(message.report, dict) else {}
             elif isinstance(message, m.Published):
                 self._sending = None
+                if message.reason in FOREIGN:
+                    self._failure = SpecError(
+                        f"the run's weights are of another {message.reason}: {message.detail}; start the learner with the"
+                        " run's own config and --id"
+                    )
                 if message.reason:
                     self.refused_publishes += 1
                     LOG.warning("publish of step %d refused: %s %s", message.step, message.reason, message.detail)

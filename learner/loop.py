@@ -121,6 +121,10 @@ class LearnerLoop:
 
     def _run(self, stop: threading.Event) -> bool:
         self._publish()
+        self._feed.wait_published(PUBLISH_S)  # a foreign learner is turned away before it is granted an update
+        had = self._feed.summary.get("updates", 0)
+        if self._from_seed and had:
+            LOG.warning("this run has had %d updates, but %s holds no checkpoint: begun anew", had, self._settings.checkpoints)
         self._feed.start_drawing()
         while not stop.is_set():
             self._link.check()

@@ -141,3 +141,26 @@ def test_status_is_one_json_object_that_says_what_is_missing(buffer):
     assert status["env_steps"] == 2
     assert status["actors"][0]["acked"] == {"1": 2}
     assert status["pool"]["rows"] == 2
+
+
+def test_who_only_looked_is_nobody_that_has_to_come_back(buffer):
+    buffer.actor()
+    for number in range(3):
+        buffer.say(b"O%d" % number, m.Hello(1, "observer", f"o{number}", b"3", "host", 9))
+    buffer.say(b"O0", m.Goodbye(False))
+    buffer.say(b"O1", m.Goodbye(False, "observed"))
+    buffer.tick(4.0)
+    buffer.actor()
+    buffer.tick(1.5)  # the third has been silent for its lease
+    assert [session.role for session in buffer.service.fleet.sessions()] == ["actor"]
+    assert buffer.status()["warnings"] == []
+    assert buffer.status()["lost_sessions"] == []
+
+
+def test_an_actor_whose_env_hangs_is_named_with_its_wait(buffer):
+    buffer.actor()
+    for waited in (9.0, "long", None, True):
+        buffer.say(b"A", m.Pulse(report={"in_step_s": waited}))
+        assert not [why for why in buffer.status()["waiting"] if "env" in why]
+    buffer.say(b"A", m.Pulse(report={"in_step_s": 55.2}))
+    assert "actor 'a' has waited for its env for 55 s" in buffer.status()["waiting"]

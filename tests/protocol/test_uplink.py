@@ -9,6 +9,7 @@ from headrace.actor.outbox import Outbox
 from headrace.actor.uplink import Uplink
 from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
+from headrace.common.clock import ManualClock
 from headrace.common.errors import LabelRefused, WireError
 from headrace.common.label import Kind, Label
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -309,3 +310,13 @@ def test_non_finite_weights_are_never_handed_over():
             up.received(m.WeightsPart(1, 7, get.offset, len(blob)), [blob[get.offset : get.offset + get.length]])
     assert up.take_weights() is None
     assert up.refused_weights == 1
+
+
+def test_heartbeats_say_how_long_the_control_loop_has_waited_for_its_envs():
+    clock = ManualClock()
+    up = Uplink(SPEC, 1 << 20, 100, clock)
+    with up.in_step():
+        clock.advance(12.3)
+        assert up.pulse().report["in_step_s"] == 12.3
+    clock.advance(5.0)
+    assert up.pulse().report["in_step_s"] == 0.0

@@ -67,6 +67,14 @@ def test_what_is_wrong_is_named(mapping, words):
     assert all(w in str(error.value) for w in words), str(error.value)
 
 
+def test_an_option_without_a_value_is_written_as_the_help_says():
+    assert config.load(Outer, {"count": 1, "maybe": "none"}).maybe is None
+    assert {d.key: d.default for d in config.describe(Outer)}["maybe"] == "none"
+    assert config.load(Outer, {"count": 1, "inner": {"names": ["none"]}}).inner.names == ("none",)
+    with pytest.raises(ConfigError, match="maybe: expected an integer, got 'nothing'"):
+        config.load(Outer, {"count": 1, "maybe": "nothing"})
+
+
 def test_overrides_from_the_command_line():
     words = ["--inner.rate", "2", "--flag", "--mode=slow", "--a-b.c", "x"]
     assert config.parse_overrides(words, lambda t: {"true": True, "2": 2}.get(t, t)) == {

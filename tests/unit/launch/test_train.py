@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import headrace.launch
 from headrace.actor.evaluate import EvalResult
 from headrace.buffer import SACReplayPool
 from headrace.buffer.query import Observer
-from headrace.common.errors import EnvError, HeadraceError
+from headrace.common.errors import EnvError, HeadraceError, PoolLocked
 from headrace.common.weights import Version, WeightSet
 from headrace.launch import cli, exits, runner
 from headrace.launch.children import headrace_command
@@ -229,6 +230,32 @@ def test_only_what_is_a_pool_is_brought_home(place, capsys, files, copied):
     runner._Job(config, run, None)._bring_home(pool, False)
     assert not pool.exists()
     assert run.pool.exists() == ("copying the pool" in capsys.readouterr().err) == copied
+
+
+HOLD = """
+import pathlib, sys
+from headrace.buffer.lock import BUFFER_LOCK, PoolLock
+lock = PoolLock(pathlib.Path(sys.argv[1]), BUFFER_LOCK)
+print(7)
+input()
+"""
+
+
+def test_a_buffer_that_was_started_by_hand_keeps_what_it_wrote(place):
+    run = RunDir.create(place / "runs" / "hand", {})
+    run.pool.mkdir(parents=True)
+    run.write_endpoint("tcp://127.0.0.1:9")
+    holder = subprocess.Popen(
+        [sys.executable, "-u", "-c", HOLD, str(run.pool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "7\n"
+        with pytest.raises(PoolLocked, match=f"is owned by pid {holder.pid} on "):
+            runner._Job(make_config(SHORT), run, None).run()
+    finally:
+        holder.kill()
+        holder.communicate(timeout=20)
+    assert run.endpoint.read_text() == "tcp://127.0.0.1:9\n"
 
 
 SHORT = {**TINY, "pacing": {**TINY["pacing"], "env_steps": 60}}

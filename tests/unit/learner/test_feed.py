@@ -11,7 +11,7 @@ from headrace.buffer.demand import Demand
 from headrace.buffer.drawing import Again, Drawing
 from headrace.buffer.view import PoolView
 from headrace.common.boot import kernel
-from headrace.common.errors import ConfigError, WireError
+from headrace.common.errors import ConfigError, SpecError, WireError
 from headrace.common.staging import batch_nbytes
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
@@ -332,3 +332,23 @@ def test_ratings_that_nobody_fetches_are_bounded(make):
     sizes = [a.rows for a in buffer.asked if isinstance(a, m.Rate)]
     assert sum(sizes) == 64_000
     assert max(sizes) <= 1 << 14
+
+
+@pytest.mark.parametrize("reason", ["policy", "learner"])
+def test_a_learner_whose_weights_are_foreign_to_the_run_ends(make, reason):
+    feed, _ = make("mapped")
+    feed.publish(WeightSet(Version("l", 1, 3), {"type": "mlp"}, {"w": np.zeros(1, "<f4")}))
+    list(feed.outgoing(1 << 20))
+    feed.received(m.Published(1, 3, reason, "hidden is [32], here [16]"), [])
+    for wait in (feed.wait_published, feed.get):
+        with pytest.raises(SpecError, match=f"the run's weights are of another {reason}: hidden is .* own config and --id"):
+            wait(0.0)
+
+
+def test_a_publish_that_came_too_late_ends_nobody(make):
+    feed, _ = make("mapped")
+    feed.publish(WeightSet(Version("l", 1, 3), {"type": "mlp"}, {"w": np.zeros(1, "<f4")}))
+    list(feed.outgoing(1 << 20))
+    feed.received(m.Published(1, 3, "stale", ""), [])
+    assert feed.wait_published(0.0)
+    assert feed.refused_publishes == 1
