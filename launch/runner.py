@@ -20,7 +20,7 @@ from headrace.buffer.generations import is_pool
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
-from headrace.common.config import dump
+from headrace.common.config import dump, load
 from headrace.common.errors import CheckpointError, HeadraceError, PoolLocked
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import WeightSet
@@ -38,7 +38,7 @@ from headrace.launch.stash import move_tree
 from headrace.launch.supervise import Status, Supervisor
 from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
 from headrace.launch.targets import new_run
-from headrace.learner.config import ModelConfig
+from headrace.learner.config import MLPOptions, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -133,14 +133,14 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
 def require_parts(config: RunConfig) -> None:
     """Refuse an env, a model or a device that is not there, as far as names tell it: nothing is made here.
 
-    The options of the mlp are left to its learner, since looking at them takes as long as loading torch.
-
     Raises:
         EnvError: of the env.
         ConfigError: of the model or the device.
     """
     check_env(config.env)
-    if config.model.type != ModelConfig().type:
+    if config.model.type == ModelConfig().type:
+        load(MLPOptions, config.model.options, "model.options")
+    else:
         from headrace.learner.models import check_model  # torch comes with it
 
         check_model(config.model)

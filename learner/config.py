@@ -21,6 +21,29 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class MLPOptions:
+    """``model.options`` of the ``mlp``: the shape of its networks."""
+
+    hidden: tuple[int, ...] = option((256, 256), help="widths of the hidden layers of actor and critics", low=1, high=65536)
+    critic_hidden: tuple[int, ...] | None = option(
+        None, help="widths of the critics' hidden layers; none: those of hidden", low=1, high=65536
+    )
+    critics: int = option(2, help="number of critics", low=1, high=64)
+    critic_layer_norm: bool = option(False, help="whether the critics' hidden layers have layer norm")
+    critic_dropout: float = option(
+        0.0, help="share of the critics' hidden units that each pass leaves out, also for targets", low=0, high=0.9
+    )
+    critic_batch_norm: bool = option(
+        False, help="whether the critics have batch norm, over both ends of each transition, and no targets (CrossQ)"
+    )
+
+    @property
+    def steady(self) -> bool:
+        """Whether the critics have what their passes by hand have not."""
+        return self.critic_layer_norm or self.critic_dropout > 0 or self.critic_batch_norm
+
+
+@dataclass(frozen=True)
 class LearnerConfig:
     """Soft Actor-Critic, and the pace of what the learner hands out."""
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from headrace.common.config import option
 from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.learner.config import MEAN, MIN
+from headrace.learner.config import MEAN, MIN, MLPOptions
 from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
 from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in
 from headrace.learner.critic import Dropout, SteadyCritic
@@ -31,29 +29,6 @@ from headrace.learner.mlp_steps import (
     Networks,
     Steps,
 )
-
-
-@dataclass(frozen=True)
-class MLPOptions:
-    """Shape of the networks."""
-
-    hidden: tuple[int, ...] = option((256, 256), help="widths of the hidden layers of actor and critics", low=1, high=65536)
-    critic_hidden: tuple[int, ...] | None = option(
-        None, help="widths of the critics' hidden layers; none: those of hidden", low=1, high=65536
-    )
-    critics: int = option(2, help="number of critics", low=1, high=64)
-    critic_layer_norm: bool = option(False, help="whether the critics' hidden layers have layer norm")
-    critic_dropout: float = option(
-        0.0, help="share of the critics' hidden units that each pass leaves out, also for targets", low=0, high=0.9
-    )
-    critic_batch_norm: bool = option(
-        False, help="whether the critics have batch norm, over both ends of each transition, and no targets (CrossQ)"
-    )
-
-    @property
-    def steady(self) -> bool:
-        """Whether the critics have what their passes by hand have not."""
-        return self.critic_layer_norm or self.critic_dropout > 0 or self.critic_batch_norm
 
 
 class MLP(SupportSACTraining):

@@ -181,6 +181,8 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
         (["train", "p.yaml", "--env.id", "Pendulun-v1"], "env 'Pendulun-v1' is unknown to gymnasium; nearest: Pendulum-v1"),
         (["train", "p.yaml", "--env.id", "no_such:make"], "'no_such:make' could not be imported: ModuleNotFoundError"),
         (["train", "p.yaml", "--env.wrappers", "[RescaleActoin]"], "not in gymnasium.wrappers; nearest: RescaleAction"),
+        (["train", "p.yaml", "--model.options.hiden", "[8]"], "model.options.hiden: unknown key; did you mean 'hidden'?"),
+        (["train", "p.yaml", "--model.options.critics", "0"], "model.options.critics: 0 is below"),
         (["train", "p.yaml", "--model.type", "no.such:Net"], "model.type: 'no.such:Net' cannot be imported"),
         (
             ["train", "p.yaml", "--model.type", "helpers.learner:OwnModel", "--model.options.width", "99"],
