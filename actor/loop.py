@@ -109,6 +109,7 @@ class ActorLoop:
                 continue
             self._idle_since = None
             obs = self._act(obs, random)
+        LOG.info("leaving: %s", "a signal" if self._uplink.stop is None else self._uplink.stop.reason)
         self._cut()
         self._drain()
 

@@ -246,6 +246,8 @@ class _Job:
             raise Stopped(hurried=False) from interrupt
 
     def _supervised(self) -> Status:
+        if self._config.pacing.online and not self._config.actor.count:
+            self._progress.notice(f"actor.count 0: waiting for actors of yours: headrace actor {self._run.path} --id NAME")
         supervisor = self._supervisor()
         decisions = supervisor.run()
         if decisions.outcome == INTERRUPTED:

@@ -8,7 +8,8 @@ Rules
    ``MUST_NOT_RESTART`` or died more than ``restarts`` times within ``window_s``: then it is given up.
 3. A given-up buffer or learner ends the run. A given-up actor does not, while another actor is left; an evaluator never does.
 4. An ordered end goes rank by rank (actors and evaluator, learner, buffer): each rank is asked to end and has its share of
-   ``stop_s``; what is still there then is killed; the next rank is asked when the one before it is gone.
+   ``stop_s``, or all of it when the job is done and nobody waits for a prompt; what is still there then is killed; the next
+   rank is asked when the one before it is gone.
 5. The second request of a person kills everything at once. A role is never started during an end.
 6. The run did its job only when the job was reported done and the learner ended cleanly after that, and no buffer failed by
    itself. Another role that had to be killed then because it was slow to leave costs a notice and nothing else. A role that
@@ -26,7 +27,7 @@ from headrace.launch.exits import MUST_NOT_RESTART
 
 UNHEARD = -15  # ended by SIGTERM: a role listens for it from its first line on
 RANKS = {"actor": 0, "evaluator": 0, "learner": 1, "buffer": 2}
-SHARES = (0.3, 0.5, 0.2)  # of stop_s, for each rank: the learner writes its final checkpoint
+SHARES = (0.3, 0.5, 0.2)  # of stop_s, for each rank of a run that is interrupted: the learner writes its final checkpoint
 DONE, INTERRUPTED, FAILED = "done", "interrupted", "failed"
 
 
@@ -144,6 +145,8 @@ class Supervision:
         if not self.ending:
             self.outcome = INTERRUPTED
             self._begin_end(now)
+        else:
+            self._enter_rank(self._rank, now)  # somebody waits now
 
     def fail(self, reason: str, now: float) -> None:
         """The run cannot go on, for a reason that no single role is to blame for."""
@@ -202,7 +205,8 @@ class Supervision:
         self._enter_rank(0, now)
 
     def _enter_rank(self, rank: int, now: float) -> None:
-        self._rank, self._rank_deadline = rank, now + SHARES[rank] * self._config.stop_s
+        share = 1.0 if self.outcome == DONE and not self._requests else SHARES[rank]
+        self._rank, self._rank_deadline = rank, now + share * self._config.stop_s
 
     def _end(self, now: float) -> list[Action]:
         while True:

@@ -93,6 +93,7 @@ def _finished(config: RunConfig) -> TrainResult | None:
         raise HeadraceError(f"{run.result}: not a result of this version of headrace: {error}") from error
     if result.config_digest != digest(config):
         raise ConfigError(f"run.name: {run.path} is a finished run of another config; choose another run.name")
+    print(f"seed {config.seed}: finished before, not run again")
     return require_verdict(result)
 
 

@@ -181,6 +181,19 @@ def test_one_request_during_the_end_of_a_finished_job_takes_nothing_from_it():
     assert all(a.verb == "terminate" for a in supervision.tick(1.1))
 
 
+def test_a_done_job_gives_slow_roles_time_unless_somebody_waits():
+    for request, patience in ((None, CONFIG.stop_s), (2.0, 3.0)):
+        supervision = running()
+        supervision.job_done(1.0)
+        supervision.tick(1.0)
+        end = 1.0 + patience
+        if request is not None:
+            supervision.stop(request)
+            end = request + patience
+        assert not [a for a in supervision.tick(end - 0.01) if a.verb == "kill"]
+        assert {a.role for a in supervision.tick(end) if a.verb == "kill"} == {"actor-0", "actor-1", "evaluator"}
+
+
 def test_nothing_is_started_during_an_end():
     supervision = running()
     supervision.exited("actor-0", -9, 0.9)
