@@ -117,7 +117,11 @@ def _traced(module: PolicyModule, spec: TransitionSpec) -> Any:
     half = (module.high - module.low).double() / 2
     for rows in CHECKED_ROWS:
         obs = _examples(spec, rows)
-        off = float(((traced(*obs).double() - module(*obs).double()).abs() / half).max())
+        try:
+            actions = traced(*obs)
+        except RuntimeError as error:  # an operation of a size that the examples had
+            raise ConfigError(f"its trace fails with {rows} rows, so something in the model is taken for fixed") from error
+        off = float(((actions.double() - module(*obs).double()).abs() / half).max())
         if not off <= TOLERANCE:
             raise ConfigError(
                 f"actions of {rows} rows are {off:g} of the box off, so something in the model is taken for fixed"

@@ -22,5 +22,5 @@ def keys_of(spec: TransitionSpec, role: str) -> tuple[ObsSpec, ...]:
 
 def flat(x: Tensor, spec: ObsSpec) -> Tensor:
     """``(B, *shape)`` or ``(B, h, *shape)`` as ``(B, F)`` float32; uint8 as x / 255."""
-    numbers = x.reshape(len(x), -1).float()
+    numbers = x.reshape(x.shape[0], -1).float()
     return numbers / 255 if spec.dtype == "|u1" else numbers

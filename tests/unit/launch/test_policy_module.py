@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from helpers.learner import make_sac
 from helpers.weights import mlp_weights, small_spec
 
 from headrace.actor.policy import make_policy
@@ -18,6 +19,7 @@ from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.launch import policy_module
 from headrace.launch.policy_module import onnx_file, torchscript_file
+from headrace.learner.config import ModelConfig
 
 PLAIN = small_spec()
 KEYS = (ObsSpec("camera", (2, 4), "|u1"), ObsSpec("hidden", (5,), "<f4", "critic"), ObsSpec("state", (3,), "<f4", "actor"))
@@ -49,14 +51,24 @@ def own(name="helpers.models:Linear"):
     return WeightSet(Version("test", 1, 5), {"type": "torch", "class": name, "options": {"gain": 0.5}}, tensors)
 
 
+def pictures(stack):
+    """The built-in model for cameras, and its spec."""
+    keys = (ObsSpec("arm", (3,), "<f4"), ObsSpec("eye", (12, 14, 3), "|u1"))
+    spec = TransitionSpec(keys, ActionSpec((2,), (-2.0, 0.1), (2.0, 5.0)), 1, "steps", stack)
+    model = ModelConfig("pixels", {"channels": [4, 8], "strides": [2, 1], "projection": 6, "hidden": [16]})
+    return make_sac(spec, model=model).weights(Version("test", 1, 5)), spec
+
+
 @pytest.mark.parametrize(
     ("weights", "spec"),
     [
+        pictures(1),
+        pictures(2),
         (mlp_weights(PLAIN, seed=1), PLAIN),
         (mlp_weights(RICH, seed=2, normalise=True, activation="silu"), RICH),
         (own(), PLAIN),
     ],
-    ids=["mlp", "mlp of stacked pictures, normalised", "a model of one's own"],
+    ids=["cameras", "stacked cameras", "mlp", "mlp of stacked pictures, normalised", "a model of one's own"],
 )
 def test_torchscript_acts_as_the_policy_does(weights, spec):
     name, data = torchscript_file(weights, spec)
@@ -86,6 +98,13 @@ class Fixed(torch.nn.Module):
         return torch.tanh(self.actor(features) / len(features)), None, None
 
 
+class Sized(Fixed):
+    """Makes of its input what fits the number of rows that it was traced with."""
+
+    def sac_state_features(self, obs, role):
+        return obs["obs"].reshape(len(obs["obs"]), -1)
+
+
 class Branching(Fixed):
     """Does what no trace can follow."""
 
@@ -97,6 +116,7 @@ class Branching(Fixed):
     ("model", "said"),
     [
         (Fixed, r"--format torchscript: actions of 1 rows are .* of the box off, so something in the model is taken for fixed"),
+        (Sized, r"--format torchscript: its trace fails with 1 rows, so something in the model is taken for fixed"),
         (Branching, r"--format torchscript: this model cannot be traced: RuntimeError: not in a trace$"),
     ],
 )

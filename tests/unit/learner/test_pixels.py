@@ -231,8 +231,8 @@ def test_weights_hold_what_acting_needs_and_nothing_else(tmp_path):
     policy = make_policy(WeightSet.unpack(weights.pack()), spec)
     obs = {key: value for key, value in make_batch(spec).obs.items() if key != "over"}
     assert policy.act(obs, np.random.default_rng(0), False).shape == (8, 2)
-    assert policy._model.encoders[0].convolutions[0].weight.equal(sac.model.encoders[0].convolutions[0].weight)
-    assert len(policy._model.critics) == 1
+    assert policy.model.encoders[0].convolutions[0].weight.equal(sac.model.encoders[0].convolutions[0].weight)
+    assert len(policy.model.critics) == 1
 
 
 # --- encoders from a file ---------------------------------------------------------------------------------------------------
