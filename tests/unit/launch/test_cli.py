@@ -206,7 +206,8 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )
-def test_what_is_wrong_is_one_line(words, said, config_file, capsys):
+def test_what_is_wrong_is_one_line(words, said, config_file, capsys, monkeypatch):
+    monkeypatch.setattr("headrace.launch.runner._Job.run", lambda job: pytest.fail("a run was begun"))
     assert said in fails(capsys, *words)
     assert [p.name for p in config_file.parent.iterdir()] == ["p.yaml"]
 
