@@ -35,29 +35,26 @@ class PoolLock:
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                owner = os.pread(self._fd, 256, 0).decode(errors="replace").strip() or "unknown"
+                owner = _owner(self._fd)
                 os.close(self._fd)
-                raise PoolLocked(
-                    f"{directory} is owned by pid {owner}; stop that buffer or choose another directory"
-                ) from error
+                raise _locked(directory, owner) from error
             _held.add(self._path)
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     @staticmethod
-    def owner(directory: Path, name: str = NAME) -> str:
-        """Which other process holds the lock in ``directory`` now, as pid and host; empty when none does."""
+    def require_free(directory: Path, name: str = NAME) -> None:
+        """Take nothing, but raise :class:`PoolLocked` when another process holds the lock in ``directory`` now."""
         try:
             fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            return ""
+            return
         try:
             fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return os.pread(fd, 256, 0).decode(errors="replace").strip() or "unknown"
+        except OSError as error:
+            raise _locked(directory, _owner(fd)) from error
         finally:
             os.close(fd)
-        return ""
 
     def release(self) -> None:
         """Let the next owner in; harmless when called twice."""
@@ -65,3 +62,11 @@ class PoolLock:
             if self._path in _held:
                 _held.discard(self._path)
                 os.close(self._fd)
+
+
+def _owner(fd: int) -> str:
+    return os.pread(fd, 256, 0).decode(errors="replace").strip() or "unknown"
+
+
+def _locked(directory: Path, owner: str) -> PoolLocked:
+    return PoolLocked(f"{directory} is owned by pid {owner}; stop that buffer or choose another directory")

@@ -21,7 +21,7 @@ from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.config import dump, load
-from headrace.common.errors import CheckpointError, HeadraceError, PoolLocked
+from headrace.common.errors import CheckpointError, HeadraceError
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import WeightSet
 from headrace.launch import roles
@@ -206,7 +206,8 @@ class _Job:
     def run(self) -> TrainResult:
         """Everything, from the roles to the result."""
         with self._run.claim():
-            self._require_no_buffer()
+            # Of a buffer that was started by hand and lives, what it wrote to the run directory is its own.
+            PoolLock.require_free(self._run.pool_dir(self._config.run.pool_dir), BUFFER_LOCK)
             self._run.write_config(dump(self._config))
             self._run.result.unlink(missing_ok=True)
             try:
@@ -215,13 +216,6 @@ class _Job:
                 self._progress.notice(f"stopped; continue with: headrace train --resume {self._run.path}")
                 raise
             return self._conclude(status, time.monotonic() - self._begun)
-
-    def _require_no_buffer(self) -> None:
-        """Refuse a run whose buffer was started by hand and lives: what it wrote to the run directory is its own."""
-        pool = self._run.pool_dir(self._config.run.pool_dir)
-        owner = PoolLock.owner(pool, BUFFER_LOCK)
-        if owner:
-            raise PoolLocked(f"{pool} is owned by pid {owner}; stop that buffer or choose another directory")
 
     def _train(self) -> Status:
         pool = self._run.pool_dir(self._config.run.pool_dir)

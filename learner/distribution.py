@@ -38,6 +38,12 @@ class TanhGaussian:
             torch.randn(self._mean.shape, generator=generator, dtype=self._mean.dtype, device=self._mean.device)
         )
 
+    def act(self, generator: torch.Generator | None, deterministic: bool) -> tuple[Tensor, Tensor | None, None]:
+        """What ``sac_forward_actor`` gives: a sample and its log-density, or the mode, which has none; there is no latent."""
+        if deterministic:
+            return self.mode(), None, None
+        return *self.sample(generator), None
+
     def sample_with(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The same with standard normal ``noise``, ``(B, D)``, that the caller has drawn."""
         self._shift = self._log_std.exp() * noise

@@ -140,11 +140,7 @@ class Pixels(SupportSACTraining):
         self, features: Tensor, generator: torch.Generator | None, deterministic: bool
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Action ``(B, D)`` and log pi ``(B,)``; the mode has no density, and there is no latent."""
-        policy = TanhGaussian(self.actor(features))
-        if deterministic:
-            return policy.mode(), None, None
-        action, log_prob = policy.sample(generator)
-        return action, log_prob, None
+        return TanhGaussian(self.actor(features)).act(generator, deterministic)
 
     def sac_forward_critic(self, features: Tensor, action: Tensor, twin: str = ONLINE) -> Tensor:
         """Values of the N critics, ``(B, N)``."""

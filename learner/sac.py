@@ -336,8 +336,8 @@ class SAC:
     def _take_statistics(self, statistics: ObsStatistics | None) -> None:
         if self.normaliser is None:
             return
-        fresh = statistics is not None and statistics is not self._statistics
-        if statistics is not None and fresh and self._group.leads:
+        fresh = self._group.leads and statistics is not None and statistics is not self._statistics
+        if statistics is not None and fresh:
             self.normaliser.load(statistics)
             self._statistics = statistics
         if self._group.size > 1 and self._group.order(Order.UPDATE if fresh else Order.WAIT) is Order.UPDATE:

@@ -18,6 +18,22 @@ def small_spec(
     return TransitionSpec((ObsSpec("obs", (obs,), "<f4"),), ActionSpec((len(low),), low, high), 1, "steps", stack)
 
 
+def rich_spec() -> TransitionSpec:
+    """Stacked pictures, keys of each role, and a box that is not centred."""
+    keys = (ObsSpec("camera", (2, 4), "|u1"), ObsSpec("hidden", (5,), "<f4", "critic"), ObsSpec("state", (3,), "<f4", "actor"))
+    return TransitionSpec(keys, ActionSpec((2,), (-2.0, 0.1), (2.0, 5.0)), 3, "steps", 2)
+
+
+def observe(spec: TransitionSpec, rows: int, seed: int = 0) -> dict[str, Any]:
+    """Random observations of the keys that an actor sees, ``(rows, ...)`` each."""
+    rng = np.random.default_rng(seed)
+    shapes = {o: (rows, *([spec.stack] if spec.stack > 1 else []), *o.shape) for o in spec.obs if o.role != "critic"}
+    return {
+        o.key: rng.standard_normal(shape).astype("<f4") if o.dtype == "<f4" else rng.integers(0, 255, shape).astype(o.dtype)
+        for o, shape in shapes.items()
+    }
+
+
 def mlp_description(spec: TransitionSpec, **changes: Any) -> dict[str, Any]:
     """The description that a learner would publish for an MLP over all keys of ``spec``."""
     base = {

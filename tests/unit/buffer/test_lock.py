@@ -42,13 +42,14 @@ def test_another_process_is_named_and_its_death_releases(tmp_path):
 
 
 def test_who_holds_a_lock_can_be_asked_without_taking_it(tmp_path):
-    assert PoolLock.owner(tmp_path / "nowhere") == ""
+    PoolLock.require_free(tmp_path / "nowhere")
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=cpu_only()
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
-        assert PoolLock.owner(tmp_path).startswith(f"{child.pid} on ")
+        with pytest.raises(PoolLocked, match=f"pid {child.pid} on "):
+            PoolLock.require_free(tmp_path)
         child.kill()
-    assert PoolLock.owner(tmp_path) == ""
+    PoolLock.require_free(tmp_path)
     PoolLock(tmp_path).release()

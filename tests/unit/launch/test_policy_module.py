@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.learner import make_sac
-from helpers.weights import mlp_weights, small_spec
+from helpers.weights import mlp_weights, observe, rich_spec, small_spec
 
 from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
@@ -22,17 +22,7 @@ from headrace.launch.policy_module import onnx_file, torchscript_file
 from headrace.learner.config import ModelConfig
 
 PLAIN = small_spec()
-KEYS = (ObsSpec("camera", (2, 4), "|u1"), ObsSpec("hidden", (5,), "<f4", "critic"), ObsSpec("state", (3,), "<f4", "actor"))
-RICH = TransitionSpec(KEYS, ActionSpec((2,), (-2.0, 0.1), (2.0, 5.0)), 3, "steps", 2)
-
-
-def observe(spec, rows, seed=0):
-    rng = np.random.default_rng(seed)
-    shapes = {o: (rows, *([spec.stack] if spec.stack > 1 else []), *o.shape) for o in spec.obs if o.role != "critic"}
-    return {
-        o.key: rng.standard_normal(shape).astype("<f4") if o.dtype == "<f4" else rng.integers(0, 255, shape).astype(o.dtype)
-        for o, shape in shapes.items()
-    }
+RICH = rich_spec()
 
 
 def load(data):
