@@ -146,14 +146,15 @@ class SAC:
         self.q = found.q
         self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
         self._skip = torch.zeros_like(self._skip)
-        self._reduce(sample, found.loss, *found.gradients)
+        q_mean, reward_mean = found.q.mean(), sample.reward.mean()
+        self._reduce(sample, found.loss, q_mean, reward_mean, *found.gradients)
         norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers, self._critic_clip)
         self._outside = self._outside + sample.outside
         return {
             "critic/loss": found.loss,
             "critic/grad_norm": norm,
-            "critic/qvalue_mean": found.q.mean(),
-            "data/reward_mean": sample.reward.mean(),
+            "critic/qvalue_mean": q_mean,
+            "data/reward_mean": reward_mean,
             "data/actions_clipped": self._outside,
         }
 
@@ -166,12 +167,13 @@ class SAC:
         reduction = self.config.actor_reduction
         found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
         log_prob = [] if found.log_prob is None else [found.log_prob.mean()]
-        self._reduce(sample, found.loss, *found.gradients, *log_prob)
+        q_mean = found.q.mean()
+        self._reduce(sample, found.loss, q_mean, *found.gradients, *log_prob)
         norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
         metrics = {
             "actor/loss": found.loss,
             "actor/grad_norm": norm,
-            "actor/qvalue_mean": found.q.mean(),
+            "actor/qvalue_mean": q_mean,
             "sac/alpha": alpha,
             "sac/alpha_alarm": (alpha > ALARM).float(),
         }
@@ -321,13 +323,15 @@ class SAC:
         return td_target(sample.reward, sample.weight, self._chosen(next_q), entropy, self.temperature.alpha())
 
     def _chosen(self, next_q: Tensor) -> Tensor:
-        """Columns of ``(B, N)`` that make this update's target, the same for all rows and critics: REDQ, arXiv:2101.05982."""
+        """Columns of ``(B, N)`` that make this update's target, for all rows, critics and ranks: REDQ, arXiv:2101.05982."""
         wanted, critics = self.config.target_critics, next_q.shape[1]
         if wanted is None or wanted == critics:  # nothing is drawn, so that all other noise is that of SAC
             return next_q
         if wanted > critics:
             raise ConfigError(f"learner.target_critics: {wanted} of the model's {critics} critics; nearest valid: {critics}")
-        return next_q[:, torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]]
+        drawn = torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]
+        self._group.copy_first([drawn])
+        return next_q[:, drawn]
 
     def _reduce(self, sample: Sample, *means: Tensor) -> None:
         """Means over this rank's rows, and buffers, become those of the group."""

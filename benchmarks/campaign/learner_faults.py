@@ -165,6 +165,14 @@ LEARNER = (
         "self._seed_noise()",
         GROUP,
     ),
+    Mutant("critics-drawn-by-each-rank", "learner/sac.py", "        self._group.copy_first([drawn])\n", "", GROUP),
+    Mutant(
+        "values-of-one-rank-s-rows",
+        "learner/sac.py",
+        "self._reduce(sample, found.loss, q_mean, reward_mean, *found.gradients)",
+        "self._reduce(sample, found.loss, *found.gradients)",
+        GROUP,
+    ),
     Mutant(
         "further-ranks-are-granted-updates",
         "buffer/demands.py",

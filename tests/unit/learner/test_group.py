@@ -2,78 +2,43 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from helpers.group import WAIT_S, finish, start, without
 
 from headrace.common.errors import ConfigError, GroupLost
 from headrace.learner.group import Group, Order, local_size
 
-TESTS = Path(__file__).parents[2]
-WAIT_S = 60
-
-
-def start(size, **options):
-    """The processes of one group, who share ``options``."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
-    told = {"rows": 24, "updates": 4, "hungry": [], **options}
-    common = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(size)}
-    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    words = [sys.executable, "-m", "helpers.rank", json.dumps(told)]
-    pipe = subprocess.PIPE
-    return [
-        subprocess.Popen(words, env={**common, "RANK": str(rank)}, stdout=pipe, stderr=pipe, text=True) for rank in range(size)
-    ]
-
-
-def finish(ranks):
-    """What each rank printed; all must have ended well."""
-    said = []
-    for process in ranks:
-        out, err = process.communicate(timeout=WAIT_S)
-        assert process.returncode == 0, err
-        said.append([json.loads(line) for line in out.splitlines()])
-    return said
+CASES = {"plain": {}, "redq": {"critics": 5, "options": {"target_critics": 2}}}
+FOREVER = {"plain": {"updates": 100_000}}
 
 
 @pytest.fixture(scope="module")
 def alone():
-    (lines,) = finish(start(1))
-    return lines
-
-
-def without(lines, *names):
-    return [{k: v for k, v in line.items() if k not in names} for line in lines]
+    (cases,) = finish(start(1, **CASES))
+    return cases
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_make_the_sums_of_one_process_and_never_differ(size, alone):
-    said = finish(start(size))
-    for lines in said:
-        assert [line["digest"] for line in lines] == [line["digest"] for line in said[0]]
-        for ours, theirs in zip(without(lines, "digest"), without(alone, "digest"), strict=True):
-            assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    for said in (ranks := finish(start(size, **CASES))):
+        for case, lines in said.items():
+            assert [line["digest"] for line in lines] == [line["digest"] for line in ranks[0][case]]
+            for ours, theirs in zip(without(lines, "digest"), without(alone[case], "digest"), strict=True):
+                assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6), case
 
 
-def test_a_rank_without_rows_counts_nothing_and_holds_nobody(alone):
-    fed = finish(start(2))
-    said = finish(start(2, hungry=[[2, 1]]))
-    assert [a["digest"] == b["digest"] for a, b in zip(said[0], said[1], strict=True)] == [True] * 4
-    assert [a["digest"] == b["digest"] for a, b in zip(said[0], fed[0], strict=True)] == [True, True, False, False]
+def test_a_rank_without_rows_counts_nothing_and_holds_nobody():
+    said = finish(start(2, fed={}, late={"hungry": [[2, 1]]}))
+    fed, late = ([line["digest"] for line in said[0][case]] for case in ("fed", "late"))
+    assert [a == b for a, b in zip(fed, late, strict=True)] == [True, True, False, False]
+    assert late == [line["digest"] for line in said[1]["late"]]
 
 
 def test_a_killed_rank_ends_the_others_and_says_so():
-    ranks = start(3, updates=100_000)
+    ranks = start(3, **FOREVER)
     for process in ranks:
         assert process.stdout.readline()
     ranks[1].kill()
@@ -85,7 +50,7 @@ def test_a_killed_rank_ends_the_others_and_says_so():
 
 
 def test_a_silent_rank_ends_the_others_when_their_patience_is_over():
-    ranks = start(2, updates=100_000, timeout_s=3.0)
+    ranks = start(2, timeout_s=3.0, **FOREVER)
     for process in ranks:
         assert process.stdout.readline()
     ranks[1].send_signal(signal.SIGSTOP)
