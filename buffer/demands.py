@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from headrace.buffer.board import Board, Out
 from headrace.buffer.client import Client
-from headrace.buffer.demand import MAX_WANTED
 from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import LEARNER
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.worker import Done, Update
 from headrace.common.errors import WireError
 from headrace.common.wire import messages as m
-from headrace.common.wire.batches import parse_rate
+from headrace.common.wire.batches import MOST_AHEAD, parse_rate
 from headrace.common.wire.codec import Frame
 from headrace.common.wire.compression import NONE
 from headrace.common.wire.fragments import size_of
@@ -59,7 +58,7 @@ class Demands:
         allowed -= sum(c.demand.drawing for c in clients if _is_granted(c))  # the phase ends only when they are granted
         for client in () if self._paused else clients:
             granted = _is_granted(client)
-            most = allowed if granted else MAX_WANTED * bool(totals.updates)  # not from the few rows before the first update
+            most = allowed if granted else MOST_AHEAD * bool(totals.updates)  # not from the few rows before the first update
             draw = client.demand.work(client.session.peer, most, totals.drawable, totals.spec, offline=offline)
             if draw is not None:
                 packed = client.session.compression != NONE and not draw.mapped

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
+from headrace.common.wire.batches import MOST_AHEAD
 
 FORMS = ("auto_exp", "auto_log", "auto_softplus", "fixed")
 MIN, MEAN = REDUCTIONS = ("min", "mean")
@@ -87,7 +88,7 @@ class LearnerConfig:
     # inputs
     normalise_obs: bool = option(False, help="whether float observations are centred and scaled by the pool's statistics")
     prefetch_batches: int = option(
-        32, help="batches kept ahead of the learner, in 256 MiB or two", unit="batches", low=1, high=4096, resume=True
+        32, help="batches kept ahead of the learner, in 256 MiB or two", unit="batches", low=1, high=MOST_AHEAD, resume=True
     )
     reading: str = option(
         "auto",

@@ -336,7 +336,7 @@ _ALL = (
     planted(
         "demand-without-bound",
         "demand",
-        "or draw.wanted > self._delivered + MAX_WANTED",
+        "or draw.wanted > self._delivered + MOST_AHEAD",
         "",
         DEMANDS,
     ),

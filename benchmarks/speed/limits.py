@@ -7,6 +7,8 @@ size over loopback TCP), ``straw`` (a pyzmq server that gathers packed rows for 
 from __future__ import annotations
 
 import json
+import math
+import mmap
 import os
 import socket
 import sys
@@ -30,10 +32,13 @@ Window = Callable[[float], Mapping[str, float]]
 
 
 def gather(options: Options) -> Window:
-    """``BATCH`` random rows of each of the ``widths`` (bytes) from as many arrays of ``rows`` rows, into reused arrays."""
+    """``BATCH`` random rows of each of the ``widths`` (bytes) from as many arrays of ``rows`` rows, into reused arrays.
+
+    The arrays lie in this process's own memory, for which the system has large pages, or in files in ``place``.
+    """
     rng = np.random.default_rng(0)
     rows = options["rows"]
-    stored = [np.zeros((rows, width), np.uint8) for width in options["widths"]]
+    stored = [_stored((rows, width), options.get("place")) for width in options["widths"]]
     for array in stored:
         array[:] = 1
     taken = cycle([rng.integers(0, rows, BATCH) for _ in range(64)])
@@ -46,6 +51,14 @@ def gather(options: Options) -> Window:
             array.take(ids, out=out, mode="clip")
 
     return lambda seconds: repeat(take, seconds)
+
+
+def _stored(shape: tuple[int, int], place: str | None) -> np.ndarray[Any, Any]:
+    if place is None:
+        return np.zeros(shape, np.uint8)
+    with tempfile.TemporaryFile(dir=place) as file:
+        file.truncate(math.prod(shape))
+        return np.frombuffer(mmap.mmap(file.fileno(), 0), np.uint8).reshape(shape)
 
 
 def push(options: Options) -> Window:

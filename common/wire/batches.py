@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 PIECE_BYTES = 1 << 20
 MAPPED_BYTES = 4 << 20
 MOST_BATCHES = 64
+MOST_AHEAD = 256  # batches that one reader may have asked for and not received
 
 
 def batches_a_message(spec: TransitionSpec, rows: int, *, mapped: bool = False) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from helpers.lane_rows import Lane, lane_spec, prove
@@ -17,6 +19,7 @@ from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import parse_rate
 from headrace.common.wire.codec import decode
+from headrace.learner.config import LearnerConfig
 from headrace.learner.feed import Feed
 
 SPEC = lane_spec(stack=2)
@@ -130,6 +133,17 @@ def test_more_is_asked_for_when_half_of_what_is_kept_ahead_is_used_up(make):
         take(feed)
         assert feed.must_draw is bool(wanted), taken
         assert asked(feed) == wanted, taken
+
+
+def test_the_most_that_the_config_lets_a_learner_keep_ahead_is_what_a_buffer_takes(make):
+    (most,) = (f.metadata["high"] for f in fields(LearnerConfig) if f.name == "prefetch_batches")
+    feed, buffer = make("mapped", prefetch=most)
+    buffer.answer()
+    for _ in range(most):
+        feed.gather(0)
+        take(feed)
+    with pytest.raises(WireError, match="malformed"):
+        buffer.demand.ask(m.Draw(2 * most + 1, B, False, True))
 
 
 def test_what_is_kept_ahead_is_bounded_in_bytes_but_for_two_batches(make, monkeypatch):
