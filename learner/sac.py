@@ -1,4 +1,4 @@
-"""Soft Actor-Critic: the train state and one optimiser update.
+"""Soft Actor-Critic: one optimiser update.
 
 Haarnoja et al., Soft Actor-Critic Algorithms and Applications, arXiv:1812.05905, with two or more critics under a
 minimum, of all of them or of some drawn at random, and a trained temperature. The model behind the contract does the sums;
@@ -11,49 +11,38 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from headrace.common.batch import Batch
-from headrace.common.errors import CheckpointError, ConfigError, SpecError
-from headrace.common.seeds import derive_seed
+from headrace.common.errors import ConfigError
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
-from headrace.common.weights import Version, WeightSet, require_policy
-from headrace.learner.adam import Adam, copy_tensors
+from headrace.learner.adam import Adam
 from headrace.learner.config import LearnerConfig
 from headrace.learner.contract import CriticGradients, SupportSACTraining
 from headrace.learner.group import Group, Order
 from headrace.learner.losses import td_error, td_target
-from headrace.learner.normalise import ObsNormaliser
 from headrace.learner.sample import Sample, Sampler
-from headrace.learner.temperature import ALARM, Temperature
+from headrace.learner.temperature import ALARM
+from headrace.learner.train_state import TrainState
 
 Metrics = dict[str, Tensor]
 
 
-class SAC:
-    """Everything that learning changes, and the update that changes it.
+class SAC(TrainState):
+    """The update of a train state.
 
     A loss or gradient that is not finite voids the optimiser steps of its update and what the forward passes wrote into
     buffers, on the device, without a wait; such updates are counted in the metric ``sac/updates_skipped``.
 
     Attributes:
-        step: updates so far.
-        model, actor_optimizer, critic_optimizer, temperature, normaliser: the parts.
         prepare: turns a batch into the sample that ``update_critic`` and ``update_actor`` take.
-        generator: source of all noise.
-        target_entropy: H of the temperature's loss.
         q: ``(B, N)`` values of the last update's rows, before its step.
         td_error: ``(B,)`` |td| of the last update's rows, the mean over the critics, when its batch had importance weights.
 
     Args:
-        model: the networks, on the device where training happens.
-        spec: columns of the batches.
-        config: the algorithm's options.
-        seed: of all noise.
-        group: ranks that make each update together; None is this process alone.
+        model, spec, config, seed, group: as of :class:`TrainState`.
 
     Raises:
         ConfigError: options that contradict each other.
@@ -62,27 +51,8 @@ class SAC:
     def __init__(
         self, model: SupportSACTraining, spec: TransitionSpec, config: LearnerConfig, seed: int, group: Group | None = None
     ) -> None:
-        config.check("learner")
-        self.model, self.config, self.step = model.train(), config, 0
-        self._group, self._seed = group or Group(), seed
-        if config.normalise_obs and model.policy_description()["type"] != "mlp":
-            raise ConfigError(
-                "learner.normalise_obs: true, but actors normalise for the mlp only; a model of your own normalises in"
-                " sac_state_features(), with buffers of its own; nearest valid: false"
-            )
-        self._actor_keys = {o.key for o in spec.obs if o.role != "critic"}
-        model.sac_update_target_network(1.0)  # the target starts as a copy, whatever the model drew for it
-        device = next(iter(model.actor_params()))[1].device
-        betas = (config.adam_beta1, config.adam_beta2)
-        self.actor_optimizer = Adam(list(model.actor_params()), config.actor_lr, betas)
-        self.critic_optimizer = Adam(list(model.critic_params()), config.critic_lr, betas)
-        self.target_entropy = -float(model.action_dim) if config.target_entropy is None else config.target_entropy
-        self.temperature = Temperature(config, self.target_entropy, device)
-        self.normaliser = ObsNormaliser(spec, device) if config.normalise_obs else None
-        self.prepare = Sampler(spec, config.gamma, self.normaliser, device)
-        self.generator = torch.Generator(device)
-        self._seed_noise()
-        model.use_generator(self.generator)
+        super().__init__(model, spec, config, seed, group)
+        self.prepare = Sampler(spec, config.gamma, self.normaliser, self.device)
         self.q: Tensor | None = None
         self.td_error: Tensor | None = None
         self._buffers = list(model.buffers())
@@ -90,14 +60,7 @@ class SAC:
         self._counts = True
         self._statistics: ObsStatistics | None = None
         self._critic_clip = config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip
-        self._skip = torch.zeros((), device=device)
-        self._skipped = torch.zeros((), dtype=torch.float64, device=device)
-        self._outside = torch.zeros((), dtype=torch.int64, device=device)
-
-    @property
-    def log_alpha(self) -> Tensor:
-        """The trained number of the temperature, ()."""
-        return self.temperature.raw
+        self._skip = torch.zeros((), device=self.device)
 
     def update(
         self,
@@ -188,110 +151,10 @@ class SAC:
         """Move the target by ``tau``."""
         self.model.sac_update_target_network(self.config.tau)
 
-    def weights(self, version: Version) -> WeightSet:
-        """A copy of the policy as it is now, with the observation statistics that belong to it."""
-        policy = {**self.model.policy_description(), "normalise": self.normaliser is not None}
-        tensors = {name: _to_numpy(t) for name, t in self.model.policy_tensors().items()}
-        if self.normaliser is not None:
-            for name, tensor in self.normaliser.get_state().items():
-                if name.partition(".")[2] in self._actor_keys:
-                    tensors[name] = _to_numpy(tensor)
-        return WeightSet(version, policy, tensors)
-
-    def load_policy(self, weights: WeightSet) -> None:
-        """Start the actor from a published policy of the same description; critics and optimisers stay as they are.
-
-        Raises:
-            SpecError: another description, or a tensor that does not fit.
-        """
-        own = self.weights(weights.version)
-        fix = "begin with another one, or set env, model and learner.normalise_obs as in the run that it comes from"
-        require_policy(weights, own.policy, fix)
-        tensors = {name: torch.tensor(array) for name, array in weights.tensors.items()}
-        statistics = {} if self.normaliser is None else self.normaliser.get_state()
-        try:
-            copy_tensors(
-                {**self.model.policy_tensors(), **{name: statistics[name] for name in statistics if name in own.tensors}},
-                tensors,
-                "policy",
-            )
-        except CheckpointError as error:
-            raise SpecError(str(error)) from error
-        if self.normaliser is not None:
-            self.normaliser.set_state(statistics)
-
-    # --- state ------------------------------------------------------------------------------------------------------
-
-    def get_state(self) -> dict[str, Any]:
-        """``tensors``: name -> copy of every tensor that learning changes; ``scalars``: plain values."""
-        tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
-        tensors["generator"] = self.generator.get_state()
-        for part, optimizer in self._optimizers().items():
-            tensors.update({f"{part}.{name}": tensor for name, tensor in optimizer.get_state().items()})
-        if self.normaliser is not None:
-            tensors.update({f"normaliser.{name}": tensor for name, tensor in self.normaliser.get_state().items()})
-        return {"tensors": tensors, "scalars": {"step": self.step}}
-
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take what :meth:`get_state` gave.
-
-        Raises:
-            CheckpointError: a part is missing, unknown or of another shape.
-        """
-        tensors: dict[str, dict[str, Tensor]] = {"": {}}
-        parts = [*self._optimizers(), *([] if self.normaliser is None else ["normaliser"])]
-        for name, tensor in state["tensors"].items():
-            part, _, rest = name.partition(".")
-            group, key = (part, rest) if part in parts else ("", name)
-            tensors.setdefault(group, {})[key] = tensor
-        generator = tensors[""].pop("generator", None)
-        if generator is None or "step" not in state["scalars"]:
-            raise CheckpointError("learner state: generator or step is missing")
-        copy_tensors(self._tensors(), tensors[""], "learner")
-        for part, optimizer in self._optimizers().items():
-            optimizer.set_state(tensors.get(part, {}))
-        if self.normaliser is not None:
-            self.normaliser.set_state(tensors.get("normaliser", {}))
-        self.generator.set_state(generator.cpu())
-        self.step = int(state["scalars"]["step"])
+        """As of :class:`TrainState`; the next statistics are taken anew."""
+        super().set_state(state)
         self._statistics = None
-
-    def check_valid(self) -> tuple[bool, str]:
-        """Whether every number is finite and the counters make sense."""
-        for name, tensor in self._tensors().items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                return False, f"{name} is not finite"
-        parts: dict[str, Adam | ObsNormaliser] = {**self._optimizers()}
-        if self.normaliser is not None:
-            parts["normaliser"] = self.normaliser
-        for name, part in parts.items():
-            ok, reason = part.check_valid()
-            if not ok:
-                return False, f"{name}: {reason}"
-        return self.step >= 0, f"step is {self.step}" if self.step < 0 else ""
-
-    def _tensors(self) -> dict[str, Tensor]:
-        own = {"log_alpha": self.temperature.raw, "skipped": self._skipped, "outside": self._outside}
-        return {**own, **{f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}}
-
-    def _optimizers(self) -> dict[str, Adam]:
-        out = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        return out if self.temperature.optimizer is None else {**out, "alpha_optimizer": self.temperature.optimizer}
-
-    def copy_first(self) -> None:
-        """Begin as rank 0 of the group is, with noise of this rank's own."""
-        if self._group.size == 1:
-            return
-        state, step = self.get_state(), torch.tensor(self.step)
-        self._group.copy_first([step, *(t for name, t in sorted(state["tensors"].items()) if name != "generator")])
-        if not self._group.leads:
-            state["scalars"]["step"] = int(step)
-            self.set_state(state)
-            self._seed_noise()
-
-    def _seed_noise(self) -> None:
-        further = () if self._group.leads else (self._group.rank, self.step)  # a group that begins again draws other noise
-        self.generator.manual_seed(derive_seed(self._seed, "sac", *further))
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
@@ -373,8 +236,3 @@ class SAC:
                 f"learner.temperature: {self.config.temperature} with alpha {self.config.alpha:g}, but the model's policy"
                 " has no density; set temperature fixed and alpha 0"
             )
-
-
-def _to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
-    array = tensor.detach().cpu().numpy()
-    return array.astype(array.dtype.newbyteorder("<"), copy=True)

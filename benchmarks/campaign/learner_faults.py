@@ -69,7 +69,7 @@ LEARNER = (
     ),
     Mutant(
         "dropout-without-the-learners-generator",
-        "learner/sac.py",
+        "learner/train_state.py",
         "        model.use_generator(self.generator)\n",
         "",
         OPTIONS,
@@ -160,7 +160,7 @@ LEARNER = (
     ),
     Mutant(
         "ranks-begin-apart",
-        "learner/sac.py",
+        "learner/train_state.py",
         "self.set_state(state)\n            self._seed_noise()",
         "self._seed_noise()",
         GROUP,
