@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Power cuts: does a pool with ``pool.ack: synced`` lose anything it acknowledged when the power fails?
 
-    sudo .venv/bin/python benchmarks/powercut.py                  # the 50 cuts
+    sudo .venv/bin/python benchmarks/powercut.py                  # the 70 cuts
     sudo .venv/bin/python benchmarks/powercut.py --only capacity  # of one kind
     sudo .venv/bin/python benchmarks/powercut.py --quick          # one cut of each kind in a small pool, not recorded
     sudo .venv/bin/python benchmarks/powercut.py --selftest       # only: are planted faults found?
@@ -19,13 +19,13 @@ The image is mounted elsewhere (ext4 replays its journal), the pool opened as af
 acknowledged until the buffer was dead: no acknowledgement can have come after the cut that was not on the disk before. Then
 the machine boots from that image, the buffer starts on it, and the writers go on; so later cuts also judge earlier recoveries.
 
-Ten more cuts are of machines with a buffer at ``pool.ack: memory``, which promises less: a pool that was in use is not trusted,
+Thirty more cuts are of machines with a buffer at ``pool.ack: memory``, which promises less: a pool that was in use is not trusted,
 and the next buffer goes on from its newest whole snapshot. Its rows are judged, and how far back (s) it lies.
 
 Before any cut two faults are planted: a buffer that syncs nothing, and a disk that ignores flushes. The judgement must find
 what each has lost, or nothing it says counts and the campaign does not start.
 
-How long: about 4 s a cut, 4 minutes in all. Each cut adds one line to docs/results/powercuts.jsonl. One that passed is not
+How long: about 4 s a cut, 5 minutes in all. Each cut adds one line to docs/results/powercuts.jsonl. One that passed is not
 repeated; a failed one only on another commit. It needs root, for mounts and loop devices, and says so; what it mounts is in a
 namespace of its own and goes with it.
 

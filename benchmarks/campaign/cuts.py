@@ -10,7 +10,7 @@ from campaign.numbered import FAULTS
 from campaign.records import Record, latest
 
 SYNCED = {"load": 30, "capacity": 10}
-MEMORY = {"memory": 10}
+MEMORY = {"memory": 30}
 TRIALS = {**SYNCED, **MEMORY}
 KINDS = tuple(TRIALS)
 
