@@ -19,7 +19,7 @@ The image is mounted elsewhere (ext4 replays its journal), the pool opened as af
 acknowledged until the buffer was dead: no acknowledgement can have come after the cut that was not on the disk before. Then
 the machine boots from that image, the buffer starts on it, and the writers go on; so later cuts also judge earlier recoveries.
 
-Thirty more cuts are of machines with a buffer at ``pool.ack: memory``, which promises less: a pool that was in use is not trusted,
+Thirty more are of machines with a buffer at ``pool.ack: memory``, which promises less: a pool that was in use is not trusted,
 and the next buffer goes on from its newest whole snapshot. Its rows are judged, and how far back (s) it lies.
 
 Before any cut two faults are planted: a buffer that syncs nothing, and a disk that ignores flushes. The judgement must find
