@@ -53,6 +53,11 @@ class EvalResult:
         """Standard deviation of the returns (over n)."""
         return float(self.returns.std())
 
+    @property
+    def success_rate(self) -> float | None:
+        """Share of successful episodes, 0 to 1; None when the environment never said."""
+        return None if self.successes is None else float(self.successes.mean())
+
     def verdict(self, version: Version, env_steps: int) -> dict[str, Any]:
         """What a status tells of it, as plain values: which version was judged at which env step, and how it did."""
         return {
@@ -63,7 +68,7 @@ class EvalResult:
             "return_mean": self.mean,
             "return_std": self.std,
             "length_mean": float(self.lengths.mean()),
-            "success_rate": None if self.successes is None else float(self.successes.mean()),
+            "success_rate": self.success_rate,
         }
 
 

@@ -1,46 +1,58 @@
 #!/usr/bin/env python
-"""Learning gates: does headrace learn, and does it learn asynchronously as it does synchronously?
+"""Learning gates: does headrace learn, asynchronously as synchronously, as others do, and what do its options bring?
 
     .venv/bin/python benchmarks/gates.py                                    # everything that is not done yet
     .venv/bin/python benchmarks/gates.py --only pendulum-async,pendulum-sync
     .venv/bin/python benchmarks/gates.py --list                             # what there is and what is done
     .venv/bin/python benchmarks/gates.py --dry                              # what would run
+    PEERS_VENVS=DIR .venv/bin/python benchmarks/gates.py --only halfcheetah-sb3,hopper-sb3,walker2d-sb3
 
-What it measures: Pendulum-v1 at 10,000 env steps (5 seeds) and HalfCheetah-v4 at 50,000 (3 seeds), each in asynchronous
-mode (processes) and synchronous mode (one process), judged by a deterministic evaluation in an environment of its own.
+What it measures, each run judged by a deterministic evaluation in an environment of its own:
+- ``pendulum-*`` (10,000 env steps, 5 seeds) and ``halfcheetah-*`` (HalfCheetah-v4, 50,000; 5 seeds, ``sync`` 3) in asynchronous
+  mode (processes) and synchronous mode (one process).
+- ``halfcheetah-100k``: 100,000 env steps, 3 seeds; ``halfcheetah-100k-crossq``: the same with examples/presets/crossq.yaml.
+- ``*-sb3``: stable-baselines3 at the settings of the ``*-async`` gate of that name, so far as it takes them: 5 seeds of
+  HalfCheetah-v4, and 3 of Hopper-v4 and Walker2d-v4 at 30,000, which are reported and not judged.
+- ``reach-rlpd``: success with 50 demonstrations where a touch alone is rewarded; ``reach-sac``: the same without any.
+- ``pixel-reach-shift`` and ``pixel-reach-still``: success from pictures of 48 x 48, moved at random in training, and not.
 
-How long: on two cores a Pendulum run takes about 2 to 3 minutes and a HalfCheetah run 10 to 20, so 2 to 3 hours in all.
+DIR holds a virtual environment ``sb3`` with torch==2.13.0, stable-baselines3 and ``gymnasium[mujoco]`` of the version that
+headrace uses. Nothing of it is a dependency of headrace.
+
+How long: on two cores a Pendulum run takes about 2 to 6 minutes, 50,000 env steps of HalfCheetah 10 to 20 (stable-baselines3
+likewise), 100,000 twice that, with crossq 50 to 90; 30,000 of the others 6 to 12; a reach run 5 to 15. That is some 15 hours
+in all, and no run may take more than 90 minutes.
 Each finished run adds one line to docs/results/gates.jsonl and is not run again while its settings stay the same, so a
-campaign can be stopped (Ctrl-C) and gone on with later; a run that did not finish leaves no line. Runs lie in runs/, their
-pools are deleted when they have ended well.
+campaign can be stopped (Ctrl-C) and gone on with later, and two may run beside each other with different gates; a run that
+did not finish leaves no line. Runs lie in runs/, their pools are deleted when they have ended well.
 
-The last line on stdout is one JSON object: gate -> "passed", "FAILED", "unfinished" or "not run yet", with "pendulum" and
-"halfcheetah" for asynchronous = synchronous. Exit code 0: no gate failed and no run broke. benchmarks/report.py makes tables.
+The last line on stdout is one JSON object: gate or comparison -> "passed", "FAILED", "measured" (nothing was asked),
+"unfinished" or "not run yet". Exit code 0: no gate failed and no run broke. benchmarks/report.py makes tables and curves.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-import time
-from pathlib import Path
 
 from campaign import gate as gates
-from campaign import provenance, records, runs
+from campaign import learning, peer, peer_learning, records
 from campaign.choosing import add_only
-from campaign.gate import GATES, PAIRS, Gate
+from campaign.comparison import compare
+from campaign.gate import SB3, Gate
 from campaign.process import ProcessFailed, guarded
+from campaign.registry import COMPARISONS, GATES
 
 FILE = records.RESULTS / "gates.jsonl"
-SAY_EVERY_S = 10.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_only(parser, GATES, "gate")
     parser.add_argument("--list", action="store_true", help="show the gates and which seeds are done, and exit")
-    parser.add_argument("--dry", action="store_true", help="show the commands that would run, and exit")
+    parser.add_argument("--dry", action="store_true", help="show what would run, and exit")
     args = parser.parse_args()
     chosen = [GATES[name] for name in args.only]
     if args.list:
@@ -50,8 +62,10 @@ def main() -> int:
     print(f"{len(todo)} runs to do, {sum(len(g.seeds) for g in chosen) - len(todo)} done before", flush=True)
     if args.dry:
         for gate, seed in todo:
-            print(" ".join(runs.command(gate.config, gate.overrides(seed), runs.new_place(f"{gate.name}-seed{seed}"))))
+            print(learning.command(gate, seed))
         return 0
+    if any(gate.mode == SB3 for gate, _ in todo):
+        peer.find_pythons(os.environ.get("PEERS_VENVS", ""), [peer_learning.SIDE])
     broken = campaign(todo)
     verdicts = judge_all()
     print(json.dumps({name: verdict.state for name, verdict in verdicts.items()}))
@@ -60,12 +74,7 @@ def main() -> int:
 
 def pending(chosen: list[Gate], known: list[records.Record]) -> list[tuple[Gate, int]]:
     """Runs without a record of the same settings, short gates first, one seed of each gate after the other."""
-    todo = []
-    for gate in chosen:
-        for seed in gate.seeds:
-            settings = runs.settings(runs.resolve(gate.config, gate.overrides(seed)))
-            if not gates.done(gate, seed, settings, known):
-                todo.append((gate, seed))
+    todo = [(g, seed) for g in chosen for seed in g.seeds if not gates.done(g, seed, learning.settings(g, seed), known)]
     return sorted(todo, key=lambda item: (item[0].env_steps, item[1]))
 
 
@@ -76,74 +85,31 @@ def campaign(todo: list[tuple[Gate, int]]) -> int:
         title = f"[{number}/{len(todo)}] {gate.name} seed {seed}"
         print(f"{title}: started", flush=True)
         try:
-            record = run_one(gate, seed, title)
+            record = learning.run_one(gate, seed, title)
         except ProcessFailed as error:
             broken += 1
             print(f"{title}: BROKE: {error}", flush=True)
             continue
         records.append(FILE, record)
-        spread = f"{record['return_mean']:.1f} ± {record['return_std']:.1f} over {record['episodes']} episodes"
+        spread = f"{gate.measured} {gate.text(record[gate.value])} over {record['episodes']} episodes"
         print(f"{title}: {spread}, {record['wall_s']:.0f} s", flush=True)
     return broken
-
-
-def run_one(gate: Gate, seed: int, title: str) -> records.Record:
-    """One run and its record."""
-    overrides = gate.overrides(seed)
-    resolved = runs.resolve(gate.config, overrides)
-    origin = {**provenance.commit(), "machine": provenance.machine()}
-    path = runs.new_place(f"{gate.name}-seed{seed}")
-    said = time.monotonic()
-
-    def watch(pid: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= SAY_EVERY_S:
-            said = time.monotonic()
-            print(f"{title}: {progress(path, gate.env_steps)}", flush=True)
-
-    finished = runs.train(gate.config, overrides, path, deadline_s=gate.deadline_s, watch=watch)
-    metrics = runs.read_metrics(path)
-    runs.drop_pool(path)
-    result = finished.result
-    last = (result["env_steps"], round(result["eval_return_mean"], 3))  # the evaluation at the end belongs to the curve
-    curve = [point for point in runs.evaluations(metrics) if point[0] < last[0]] + [last]
-    return {
-        **{"gate": gate.name, "env": gate.env, "mode": gate.mode, "seed": seed},
-        **{"return_mean": result["eval_return_mean"], "return_std": result["eval_return_std"]},
-        **{key: result[key] for key in ("episodes", "env_steps", "updates", "achieved_ratio")},
-        "wall_s": round(result["wall_s"], 1),
-        "started": provenance.stamp(finished.ended.started),
-        "date": provenance.stamp(),
-        **origin,
-        **{"example": gate.example, "overrides": overrides, "settings": runs.settings(resolved)},
-        "marks": {str(steps): runs.at(curve, steps) for steps in gate.marks},
-        **{"evaluations": curve, "training": runs.training_returns(metrics)},
-    }
-
-
-def progress(path: Path, goal: int) -> str:
-    """How far a run is, from its metrics."""
-    last = next((m for m in reversed(runs.read_metrics(path)) if "run/env_steps" in m), None)
-    if last is None:
-        return "starting"
-    value = last.get("run/return_mean")
-    shown = "-" if value is None else f"{value:.1f}"
-    return f"env steps {last['run/env_steps']:,} of {goal:,}, training return {shown}"
 
 
 def judge_all() -> dict[str, gates.Verdict]:
     """The verdict of every gate and of every comparison."""
     known = records.read(FILE)
     verdicts = {name: gates.judge(gate, known) for name, gate in GATES.items()}
-    return verdicts | {name: gates.compare(GATES[a], GATES[b], known) for name, (a, b) in PAIRS.items()}
+    return verdicts | {name: compare(comparison, known) for name, comparison in COMPARISONS.items()}
 
 
 def show(chosen: list[Gate]) -> None:
     """Print the gates and their done seeds."""
     known = records.read(FILE)
     for gate in chosen:
-        seeds = ", ".join(f"{r['seed']}: {r['return_mean']:.1f}" for r in gates.of_gate(gate, known)) or "none done"
-        print(f"{gate.name:<18} {gate.env}, {gate.env_steps:,} env steps, seeds {gate.seeds}; {seeds}")
+        own = gates.of_gate(gate, known)
+        seeds = ", ".join(f"{r['seed']}: {gate.text(r[gate.value])}" for r in own) or "none done"
+        print(f"{gate.name:<24} {gate.env}, {gate.env_steps:,} env steps, seeds {gate.seeds}; {seeds}")
 
 
 if __name__ == "__main__":

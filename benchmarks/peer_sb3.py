@@ -1,10 +1,11 @@
 #!/usr/bin/env python
-"""One SAC run of stable-baselines3 or SBX, timed from inside; started by benchmarks/peers.py with that library's interpreter.
+"""One SAC run of stable-baselines3 or SBX, timed from inside; started with that library's interpreter by peers.py and gates.py.
 
 Needs only the library and what it brings. It takes one JSON object as its only argument, see :data:`FIELDS`, and prints one as
 its last line: ``begun`` (all imports done), ``marks`` (env steps -> time at which they were done), ``end`` (last env step and
-update done), ``updates``, ``return_times`` ([env steps, mean return, time without evaluations] of each evaluation), and
-``versions``. Times are seconds since the epoch, so that the caller can count from the start of this process.
+update done), ``updates``, ``evaluations`` ([env steps, mean return, standard deviation, time without evaluations] of each),
+``final`` ([mean return, standard deviation] of the last policy, none without ``final_episodes``), and ``versions``. Times are
+seconds since the epoch, so that the caller can count from the start of this process.
 
 How long: as long as the run; 10,000 env steps of Pendulum-v1 at one update a step take about two minutes on one core.
 """
@@ -15,8 +16,10 @@ import json
 import os
 import sys
 import time
+from statistics import mean, pstdev
 from typing import Any
 
+FINAL_SEED = 1_000_000  # of the final evaluation, whose episodes none before has seen
 FIELDS = {
     "library": "sb3 or sbx",
     "threads": "of the numeric library",
@@ -25,11 +28,14 @@ FIELDS = {
     "warmup": "env steps with random actions before the first update",
     "lr": "of actor, critics and temperature",
     "batch": "rows of one update",
-    "hidden": "units of the two layers",
+    "gamma": "discount of one env step",
+    "tau": "share of the critics that one update moves into the targets",
+    "hidden": "units of each hidden layer",
     "buffer": "rows kept",
     "seed": "of the run",
     "evaluate_every": "env steps between evaluations; 0 for none",
     "episodes": "of one evaluation, deterministic",
+    "final_episodes": "of the evaluation at the end; 0 for none",
     "until": "end once an evaluation's mean return reaches this; none to go on",
     "marks": "env steps whose times are wanted",
 }
@@ -69,7 +75,7 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
         from stable_baselines3 import SAC
     begun = time.time()
     marks: dict[int, float] = {}
-    judged: list[tuple[int, float, float]] = []
+    judged: list[tuple[int, float, float, float]] = []
     judge_env = gymnasium.make(options["env"])
 
     class Stopwatch(BaseCallback):  # type: ignore[misc]  # the library is not installed where types are checked
@@ -83,16 +89,19 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
                 marks[steps] = now - self.excluded
             if not options["evaluate_every"] or steps % options["evaluate_every"]:
                 return True
-            value = evaluate(self.model, judge_env, options["episodes"])
-            judged.append((steps, value, now - self.excluded))
+            value, std = evaluate(self.model, judge_env, options["episodes"])
+            judged.append((steps, value, std, now - self.excluded))
+            print(f"env steps {steps:,}, return {value:.1f}", flush=True)
             self.excluded += time.time() - now
             return options["until"] is None or value < options["until"]
 
-    network = {"net_arch": [options["hidden"], options["hidden"]]}
+    network = {"net_arch": options["hidden"]}
     model = SAC(
         "MlpPolicy",
         gymnasium.make(options["env"]),
         learning_rate=options["lr"],
+        gamma=options["gamma"],
+        tau=options["tau"],
         batch_size=options["batch"],
         buffer_size=options["buffer"],
         learning_starts=options["warmup"],
@@ -105,22 +114,25 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     watch = Stopwatch()
     model.learn(options["env_steps"], callback=watch)
     end = time.time() - watch.excluded
-    times = {"begun": begun, "marks": marks, "end": end, "return_times": judged}
-    return {**times, "env_steps": model.num_timesteps, "updates": int(model._n_updates), "versions": versions()}
+    last = options["final_episodes"]
+    final = evaluate(model, gymnasium.make(options["env"]), last, seed=FINAL_SEED) if last else None
+    said = {"begun": begun, "marks": marks, "end": end, "evaluations": judged, "final": final}
+    return {**said, "env_steps": model.num_timesteps, "updates": int(model._n_updates), "versions": versions()}
 
 
-def evaluate(model: Any, env: Any, episodes: int) -> float:
-    """Mean return of ``episodes`` seeded episodes with deterministic actions."""
-    total = 0.0
+def evaluate(model: Any, env: Any, episodes: int, seed: int = 1000) -> tuple[float, float]:
+    """Mean and standard deviation of the returns of ``episodes`` deterministic episodes, seeded from ``seed`` on."""
+    returns = []
     for episode in range(episodes):
-        obs, _ = env.reset(seed=1000 + episode)
-        over = False
+        obs, _ = env.reset(seed=seed + episode)
+        total, over = 0.0, False
         while not over:
             action, _ = model.predict(obs, deterministic=True)
             obs, reward, terminated, truncated, _ = env.step(action)
             total += float(reward)
             over = terminated or truncated
-    return total / episodes
+        returns.append(total)
+    return mean(returns), pstdev(returns)
 
 
 def versions() -> dict[str, str]:

@@ -19,7 +19,7 @@ import sys
 
 from campaign import records, tables
 from campaign.drawing import draw_curves
-from campaign.gate import GATES, PAIRS
+from campaign.registry import GATES, PICTURES
 
 PAGE = "README.md"
 KNOWN = ("gates.jsonl", "peers.jsonl", "survival.jsonl", "pool.jsonl", "kills.jsonl", "mutants.jsonl", "powercuts.jsonl")
@@ -31,8 +31,8 @@ def main() -> int:
     args = parser.parse_args()
     found = {path.name: records.read(path) for path in sorted(records.RESULTS.glob("*.jsonl"))}
     gates, peers, survival, pool, kills, mutants, powercuts = (found.get(name, []) for name in KNOWN)
-    pictures = {} if args.check else {name: draw(name, gates) for name in PAIRS}
-    drawn = [name for name in PAIRS if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
+    pictures = {} if args.check else {name: draw(name, gates) for name in PICTURES}
+    drawn = [name for name in PICTURES if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
     others = {name: lines for name, lines in found.items() if name not in KNOWN}
     text = tables.page(gates, peers, survival, others, drawn, pool, kills, mutants, powercuts)
     page = records.RESULTS / PAGE
@@ -50,8 +50,8 @@ def main() -> int:
 
 
 def draw(name: str, lines: list[records.Record]) -> bool:
-    """Draw the curves of one environment; whether there was anything to draw."""
-    return draw_curves(name, [GATES[gate] for gate in PAIRS[name]], lines, records.RESULTS / f"{name}.png")
+    """Draw the curves of one picture; whether there was anything to draw."""
+    return draw_curves([GATES[gate] for gate in PICTURES[name]], lines, records.RESULTS / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from rich.console import Console
 from headrace.actor.best import BEST, read_evaluation
 from headrace.actor.device import require_device
 from headrace.actor.envs import check_env
+from headrace.actor.evaluate import EvalResult
 from headrace.buffer.generations import is_pool
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
@@ -63,6 +64,7 @@ class TrainResult:
         offline_updates: those of ``updates_granted`` that were granted in the offline phase.
         best: the best evaluation during training, with the ``policy`` that it judged, a path in ``run_dir``; none without any.
             The highest of many noisy numbers flatters: ``headrace eval RUN --best`` judges it anew.
+        eval_success_rate: share of successful episodes in the final evaluation, 0 to 1; none where the env does not say.
     """
 
     run_dir: str
@@ -80,6 +82,7 @@ class TrainResult:
     config_digest: str
     offline_updates: int = 0
     best: Mapping[str, Any] | None = None
+    eval_success_rate: float | None = None
 
 
 def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | str | None = None) -> TrainResult:
@@ -310,13 +313,13 @@ class _Job:
             each = f"eval.every {config.eval.every}, eval.episodes {config.eval.episodes}"
             self._progress.notice(f"no evaluation was through before the run was ({each})")
         weights = self._policy()
-        mean, std, failure = (None, None, "") if weights is None else self._judge(weights)
+        verdict, failure = (None, "") if weights is None else self._judge(weights)
         granted, updates, offline = status["updates"], weights.version.step if weights else 0, status["offline_updates"]
         beyond = status["env_steps"] - config.pacing.min_fill
         result = TrainResult(
             run_dir=str(self._run.path),
-            eval_return_mean=mean,
-            eval_return_std=std,
+            eval_return_mean=None if verdict is None else verdict.mean,
+            eval_return_std=None if verdict is None else verdict.std,
             episodes=0 if failure or weights is None else config.eval.final_episodes,
             env_steps=status["env_steps"],
             updates=updates,
@@ -329,6 +332,7 @@ class _Job:
             config_digest=digest(config),
             offline_updates=offline,
             best=self._best(),
+            eval_success_rate=None if verdict is None else verdict.success_rate,
         )
         write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
         if failure:
@@ -347,16 +351,16 @@ class _Job:
             return None
         return read_policy(path)
 
-    def _judge(self, weights: WeightSet) -> tuple[float | None, float | None, str]:
-        """Mean and standard deviation of the final evaluation, where they are finite, and why it failed, if it did."""
+    def _judge(self, weights: WeightSet) -> tuple[EvalResult | None, str]:
+        """The final evaluation, where its returns are finite, and why it failed, if it did."""
         config = self._config
         if not config.eval.final_episodes:
-            return None, None, ""
+            return None, ""
         self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
         try:
             verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
         except HeadraceError as error:  # the policy and its counters are there all the same
-            return None, None, str(error)
+            return None, str(error)
         if not (math.isfinite(verdict.mean) and math.isfinite(verdict.std)):
-            return None, None, ""
-        return verdict.mean, verdict.std, ""
+            return None, ""
+        return verdict, ""

@@ -117,6 +117,7 @@ def print_result(result: TrainResult) -> None:
     offline = f"{result.offline_updates:,} offline, then " if result.offline_updates else ""
     pairs = [
         ("return", verdict),
+        *([] if result.eval_success_rate is None else [("success", f"{result.eval_success_rate:.0%}")]),
         *_best(result, run),
         ("env steps", f"{result.env_steps:,}"),
         ("updates", f"{result.updates:,} ({offline}{result.achieved_ratio:.3f} per env step after the minimum fill)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.drawing_faults import DRAWING
+from campaign.judging_faults import JUDGING
 from campaign.learner_faults import LEARNER
 from campaign.pixel_faults import PIXELS
 from campaign.planting import planted
@@ -356,4 +357,4 @@ _ALL = (
         f"{PROTOCOL}/test_weight_exchange.py",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *CHECKPOINTS, *DRAWING, *LEARNER, *PIXELS, *ROLES, *WIRE)}
+MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *CHECKPOINTS, *DRAWING, *JUDGING, *LEARNER, *PIXELS, *ROLES, *WIRE)}

@@ -15,7 +15,7 @@ Side = str
 OURS: Side = "headrace"
 THEIRS: Side = "sb3"
 MIN_PAIRS = 5
-LR, BATCH, HIDDEN, WARMUP, BUFFER = 1e-3, 256, 256, 256, 100_000
+LR, BATCH, HIDDEN, WARMUP, BUFFER, GAMMA, TAU = 1e-3, 256, 256, 256, 100_000, 0.99, 0.005
 
 
 @dataclass(frozen=True)

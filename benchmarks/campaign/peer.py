@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign import runs
-from campaign.measures import BATCH, BUFFER, HIDDEN, LR, OURS, WARMUP, Measure, Side
+from campaign.measures import BATCH, BUFFER, GAMMA, HIDDEN, LR, OURS, TAU, WARMUP, Measure, Side
 from campaign.process import run
 from campaign.records import ROOT
 from campaign.timeline import Timeline
@@ -31,6 +31,11 @@ def find_pythons(place: str, sides: Sequence[Side]) -> None:
         if not place or not python.exists():
             raise SystemExit(f"PEERS_VENVS: {place or '(unset)'} has no {side}/bin/python; see --help for what it must hold")
         _PYTHONS[side] = python
+
+
+def python_of(side: Side) -> Path:
+    """The interpreter that :func:`find_pythons` noted."""
+    return _PYTHONS[side]
 
 
 def run_side(m: Measure, side: Side, *, seed: int, threads: int) -> dict[str, Any]:
@@ -96,16 +101,17 @@ def overrides(m: Measure, seed: int, threads: int) -> dict[str, Any]:
 def _run_peer(m: Measure, side: Side, seed: int, threads: int) -> dict[str, Any]:
     options = {
         **{"library": side, "threads": threads, "env": m.env, "env_steps": m.env_steps, "seed": seed, "marks": list(m.marks)},
-        **{"lr": LR, "batch": BATCH, "hidden": HIDDEN, "warmup": WARMUP, "buffer": BUFFER},
-        **{"evaluate_every": m.evaluate_every, "episodes": m.episodes, "until": GOAL if m.evaluate_every else None},
+        **{"lr": LR, "batch": BATCH, "hidden": [HIDDEN, HIDDEN], "warmup": WARMUP, "buffer": BUFFER},
+        **{"gamma": GAMMA, "tau": TAU, "evaluate_every": m.evaluate_every, "episodes": m.episodes, "final_episodes": 0},
+        "until": GOAL if m.evaluate_every else None,
     }
     log = runs.new_place(f"peers-{m.name}-{side}").with_suffix(".log")
-    ended = run([str(_PYTHONS[side]), str(SCRIPT), json.dumps(options)], log, deadline_s=m.deadline_s)
+    ended = run([str(python_of(side)), str(SCRIPT), json.dumps(options)], log, deadline_s=m.deadline_s)
     answer = json.loads(ended.output()[-1])
     out: dict[str, Any] = {"wall_s": round(answer["end"] - ended.started, 2)}
-    judged = [(int(steps), float(value)) for steps, value, _ in answer["return_times"]]
+    judged = [(int(steps), float(value)) for steps, value, *_ in answer["evaluations"]]
     reached = first_reaching(judged, GOAL)
-    moment = next((at for steps, _, at in answer["return_times"] if steps == reached), None)
+    moment = next((at for steps, *_, at in answer["evaluations"] if steps == reached), None)
     out |= {"to_goal_s": None if moment is None else round(moment - ended.started, 2), "to_goal_env_steps": reached}
     if m.marks:
         low, high = (answer["marks"][str(mark)] for mark in m.marks)

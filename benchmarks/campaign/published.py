@@ -1,7 +1,7 @@
 """Published returns of SAC that our curves are drawn against.
 
-HalfCheetah-v4: mean, standard deviation and worst of ten seeds at three env steps, from the public result files of
-SimbaV2. Pendulum-v1: the range of published levels at 20,000 env steps or more.
+MuJoCo tasks: mean, standard deviation and, where it is told, worst of ten seeds, from the public result files of SimbaV2.
+Pendulum-v1: the range of published levels at 20,000 env steps or more.
 """
 
 from __future__ import annotations
@@ -16,8 +16,17 @@ class Point:
     env_steps: int
     mean: float
     std: float
-    worst: float
+    worst: float | None = None
 
 
-HALFCHEETAH_V4 = (Point(16_000, 547, 354, 64), Point(33_000, 2518, 665, 971), Point(50_000, 4212, 498, 3463))
+MUJOCO = {
+    "HalfCheetah-v4": (
+        Point(16_000, 547, 354, 64),
+        Point(33_000, 2518, 665, 971),
+        Point(50_000, 4212, 498, 3463),
+        Point(100_000, 6156, 700, 4986),
+    ),
+    "Hopper-v4": (Point(16_000, 249, 90), Point(33_000, 404, 281)),
+    "Walker2d-v4": (Point(16_000, 194, 114), Point(33_000, 268, 150)),
+}
 PENDULUM_V1 = (-157.0, -151.0)

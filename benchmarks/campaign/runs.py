@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,12 @@ import numpy as np
 
 from campaign.process import Ended, headrace, run
 from campaign.records import ROOT, RUNS
-from headrace.common.config import dump
+from headrace.common.config import dump, merge
 from headrace.launch.config import RunConfig, make_config, read_config
 
 Array = np.ndarray[Any, Any]
 Overrides = Mapping[str, Any]
+Point = tuple[int, float, float]
 PLACES = ("run", "network", "sinks", "supervisor")  # sections that decide where and how a run runs, not what it learns
 CURVE_POINTS = 200
 
@@ -39,13 +41,13 @@ class Finished:
     result: dict[str, Any]
 
 
-def resolve(config: Path, overrides: Overrides) -> RunConfig:
+def resolve(config: Path, overrides: Overrides, preset: Path | None = None) -> RunConfig:
     """The whole config of a run, validated.
 
     Raises:
         ConfigError: it cannot work; nothing is started.
     """
-    return make_config(read_config(config), words(overrides))
+    return make_config(merge(read_config(config), read_config(preset) if preset else {}), words(overrides))
 
 
 def words(overrides: Overrides) -> list[str]:
@@ -66,6 +68,7 @@ def train(
     overrides: Overrides,
     path: Path,
     *,
+    preset: Path | None = None,
     deadline_s: float,
     environment: Mapping[str, str] | None = None,
     watch: Callable[[int], None] | None = None,
@@ -76,6 +79,7 @@ def train(
         config: YAML file.
         overrides: config keys laid over it.
         path: from :func:`new_place`.
+        preset: YAML file laid over ``config``, below ``overrides``.
         deadline_s: longest time that the run may take.
         environment: laid over this process's environment.
         watch: called with the pid again and again while the run goes on.
@@ -84,7 +88,8 @@ def train(
         ProcessFailed: the run did not do its job, or not in time.
     """
     log = path.with_suffix(".log")
-    ended = run(command(config, overrides, path), log, deadline_s=deadline_s, environment=environment, watch=watch)
+    line = command(config, overrides, path, preset)
+    ended = run(line, log, deadline_s=deadline_s, environment=environment, watch=watch)
     return Finished(path, ended, read_result(path))
 
 
@@ -95,10 +100,11 @@ def new_place(name: str) -> Path:
     return stem.with_name(f"{stem.name}-{taken + 1}") if taken else stem
 
 
-def command(config: Path, overrides: Overrides, path: Path) -> list[str]:
+def command(config: Path, overrides: Overrides, path: Path, preset: Path | None = None) -> list[str]:
     """The command line of a run in ``path``."""
     place = {"run.dir": str(path.parent.relative_to(ROOT)), "run.name": path.name}
-    return headrace("train", str(config), *words({**overrides, **place}))
+    laid = ["--preset", str(preset)] if preset else []
+    return headrace("train", str(config), *laid, *words({**overrides, **place}))
 
 
 def drop_pool(path: Path) -> None:
@@ -128,10 +134,24 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return metrics
 
 
-def evaluations(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-    """(env steps, mean return) of each evaluation during the run."""
+def evaluations(metrics: Sequence[Mapping[str, Any]], value: str = "return_mean") -> list[Point]:
+    """(env steps, mean, standard deviation over its episodes) of each evaluation during the run.
+
+    Args:
+        metrics: from :func:`read_metrics`.
+        value: ``return_mean``, or ``success_rate`` (evaluations of which nobody said it are left out).
+    """
     found = [m["run/evaluation"] for m in metrics if isinstance(m.get("run/evaluation"), Mapping)]
-    return sorted({int(e["env_steps"]): round(float(e["return_mean"]), 3) for e in found}.items())
+    points = {
+        int(e["env_steps"]): point(e["env_steps"], e[value], e["return_std"], value) for e in found if e[value] is not None
+    }
+    return [points[steps] for steps in sorted(points)]
+
+
+def point(env_steps: int, mean: float, return_std: float, value: str = "return_mean") -> Point:
+    """One point of a curve; the spread of successes follows from their share."""
+    std = return_std if value == "return_mean" else math.sqrt(mean * (1 - mean))
+    return int(env_steps), round(float(mean), 3), round(float(std), 3)
 
 
 def training_returns(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
@@ -142,8 +162,8 @@ def training_returns(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[int, fl
 
 
 def at(curve: Sequence[Sequence[float]], steps: float) -> float | None:
-    """The curve's value at ``steps``, linear between its points; none outside of them."""
+    """The value at ``steps`` of a curve of (env steps, value, ...), linear between its points; none outside of them."""
     if not curve or not curve[0][0] <= steps <= curve[-1][0]:
         return None
-    xs, ys = np.asarray(curve, np.float64).T
+    xs, ys = zip(*(p[:2] for p in curve), strict=True)
     return float(np.interp(steps, xs, ys))

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from speed.table import TABLE
 
 from campaign import cuts as power
 from campaign.faults import MUTANTS
-from campaign.gate import FAILED, GATES, NOT_RUN, PAIRS, PASSED, UNFINISHED, Gate, Verdict, compare, judge, of_gate
+from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
+from campaign.gate_tables import gate_lines, picture_parts
 from campaign.intervals import failure_bound
 from campaign.killing import ROLES
+from campaign.markdown import DASH, Line, Records, commit, commits, number, table
 from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
 from campaign.numbered import FAULTS
 from campaign.records import Record, latest
+from campaign.registry import PICTURES
 from campaign.strikes import BARS, KINDS, of_kind
 from campaign.strikes import TRIALS as KILLS
 from campaign.strikes import summarise as summarise_kills
 
-Records = Sequence[Record]
-DASH = "-"
 TRIALS = 10
-SETTINGS = ("learner", "model", "pacing", "actor", "env", "window", "eval", "pool")
 COUNTS = ("acknowledged rows", "labels", "failures", *FAULTS)  # of a campaign over rows that prove themselves
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the summary: what, its state, its numbers in words, and the records it stands on."""
-
-    name: str
-    state: str
-    text: str
-    records: tuple[Record, ...]
 
 
 def page(
@@ -56,7 +45,7 @@ def page(
         " `kills.py`, `powercut.py`, `pool.py` and `mutants.py` in `benchmarks/`.",
         _summary_table(gates, peers, survival, pool, kills, mutants, powercuts),
         "## Learning gates",
-        *(part for name in PAIRS for part in _environment(name, gates, name in drawn)),
+        *(part for name in PICTURES for part in picture_parts(name, gates, name in drawn)),
         "## Beside other libraries",
         "Interleaved pairs on one machine at equal settings, from process start, evaluations excluded.",
         *_threads(peers),
@@ -86,10 +75,7 @@ def summary(
     powercuts: Records = (),
 ) -> list[Line]:
     """Every verdict."""
-    lines = [_gate_line(name, judge(gate, gates), of_gate(gate, gates)) for name, gate in GATES.items()]
-    for name, (ours, theirs) in PAIRS.items():
-        own = of_gate(GATES[ours], gates) + of_gate(GATES[theirs], gates)
-        lines.append(_gate_line(f"{name}: asynchronous = synchronous", compare(GATES[ours], GATES[theirs], gates), own))
+    lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [_survival_line(role, survival) for role in ROLES]
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
@@ -101,49 +87,6 @@ def _summary_table(*known: Records) -> str:
     lines = summary(*known)
     rows = [(line.name, f"**{line.state}**", line.text or DASH, *_origin(line.records)) for line in lines]
     return table(("what", "verdict", "measured", "commits", "dates", "machine"), rows)
-
-
-def _gate_line(name: str, verdict: Verdict, own: Records) -> Line:
-    text = "; ".join(f"{c.what} {c.value} ({c.bar}){'' if c.holds else ' **missed**'}" for c in verdict.checks)
-    if verdict.state == UNFINISHED:
-        text = f"{len(own)} runs are done"
-    return Line(name, verdict.state, text, tuple(own))
-
-
-def _environment(name: str, gates: Records, drawn: bool) -> list[str]:
-    parts = [f"### {GATES[PAIRS[name][0]].env}"]
-    if drawn:
-        parts.append(f"![{name}]({name}.png)")
-    for gate in (GATES[g] for g in PAIRS[name]):
-        own = of_gate(gate, gates)
-        parts.append(_runs_table(gate, own) if own else f"`{gate.name}`: {NOT_RUN}")
-        if own:
-            parts.append(
-                f"Settings of `{gate.name}` (`examples/{own[-1]['example']}` with overrides): {_settings(own[-1]['settings'])}"
-            )
-    return parts
-
-
-def _runs_table(gate: Gate, own: Records) -> str:
-    marks = [f"at {mark:,}" for mark in gate.marks]
-    head = (gate.name, "return", "episodes", *marks, "env steps", "updates", "achieved ratio", "wall s", "commit", "date")
-    rows = []
-    for r in own:
-        at = [_number(r["marks"].get(str(mark))) for mark in gate.marks]
-        result = f"{r['return_mean']:.1f} ± {r['return_std']:.1f}"
-        counts = (r["env_steps"], r["updates"], f"{r['achieved_ratio']:.4f}", r["wall_s"])
-        rows.append((f"seed {r['seed']}", result, r["episodes"], *at, *counts, _commit(r), r["date"][:10]))
-    return table(head, rows)
-
-
-def _settings(settings: Mapping[str, Any]) -> str:
-    texts = []
-    for section in SETTINGS:
-        values = settings.get(section, {})
-        texts.append(
-            f"{section} " + ", ".join(f"{key} {value}" for key, value in values.items() if value not in ({}, [], None, ""))
-        )
-    return "; ".join(texts) + "."
 
 
 def _measure_line(m: Measure, lines: Records) -> Line:
@@ -159,7 +102,7 @@ def _measure_line(m: Measure, lines: Records) -> Line:
 
 
 def _compared(m: Measure, key: str, said: Mapping[str, Any]) -> str:
-    text = f"{key} " + ", ".join(f"{side} {_number(said[side])}" for side in m.sides)
+    text = f"{key} " + ", ".join(f"{side} {number(said[side])}" for side in m.sides)
     if "ratio" in said:
         low, high = said["interval"]
         text += f", ratio {said['ratio']} [{low}, {high}]"
@@ -173,8 +116,8 @@ def _measure(m: Measure, lines: Records) -> list[str]:
     head = ("pair", *(f"{side} {key}" for key in m.values for side in m.sides), "order", "commit", "date")
     rows = []
     for r in own:
-        values = [_number(r[side].get(key)) for key in m.values for side in m.sides]
-        rows.append((r["pair"], *values, ", ".join(r["order"]), _commit(r), r["date"][:10]))
+        values = [number(r[side].get(key)) for key in m.values for side in m.sides]
+        rows.append((r["pair"], *values, ", ".join(r["order"]), commit(r), r["date"][:10]))
     plain = {key: value for key, value in own[-1]["settings"].items() if key != "threads"}
     shared = ", ".join(f"{key} {value}" for key, value in plain.items() if value not in ([], 0))
     threads = ", ".join(f"{side} {count}" for side, count in own[-1]["settings"]["threads"].items())
@@ -183,7 +126,7 @@ def _measure(m: Measure, lines: Records) -> list[str]:
 
 def _threads(lines: Records) -> list[str]:
     found = latest([r for r in lines if r.get("measure") == "threads"], "env", "side", "threads")
-    rows = [(*key, _number(r["env_steps_s"]), _commit(r), r["date"][:10]) for key, r in sorted(found.items())]
+    rows = [(*key, number(r["env_steps_s"]), commit(r), r["date"][:10]) for key, r in sorted(found.items())]
     if not rows:
         return []
     why = "Each side ran shortly with 1 and with 2 torch threads on the whole machine, and took the faster."
@@ -222,8 +165,8 @@ def _survival(lines: Records) -> str:
             counts = r["counters"]
             steps = [counts.get(k, DASH) for k in ("produced", "live", "rows_evicted", "abandoned", "rows_duplicate")]
             found = "all accounted for" if r["passed"] else "; ".join(r["problems"]).replace("\n", " ").replace("|", "/")[:300]
-            when = (_number(r["killed_at_s"]), r["killed_at_env_steps"], _number(r["recovered_s"]))
-            rows.append((role, r["trial"], *when, *steps, found, _commit(r), r["date"][:10]))
+            when = (number(r["killed_at_s"]), r["killed_at_env_steps"], number(r["recovered_s"]))
+            rows.append((role, r["trial"], *when, *steps, found, commit(r), r["date"][:10]))
     head = (
         "role",
         "trial",
@@ -264,7 +207,7 @@ def _kills(lines: Records) -> str:
             if own := of_kind(ack, kind, lines):
                 said = summarise_kills(ack, own)
                 back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}")
-                rows.append((ack, kind, len(own), *_counts(said), *back, _commits(own)))
+                rows.append((ack, kind, len(own), *_counts(said), *back, commits(own)))
     head = ("pool.ack", "killed during", "kills", *COUNTS, "back after s, median", "longest", "commit")
     return table(head, rows) if rows else NOT_RUN
 
@@ -293,14 +236,10 @@ def _powercuts(lines: Records) -> str:
         if own := power.of_kind(kind, lines):
             said = power.summarise([kind], own)
             back = (f"{said['restart_median_s']:.2f}", f"{said['restart_max_s']:.2f}", f"{said['lost_max_s']:.1f}")
-            rows.append((kind, len(own), *_counts(said), f"{said['cached']:,}", *back, _commits(own)))
+            rows.append((kind, len(own), *_counts(said), f"{said['cached']:,}", *back, commits(own)))
     times = ("back after s, median", "longest", "longest way back to a snapshot, s")
     head = ("cut during", "cuts", *COUNTS, "writes in the disk's cache", *times, "commit")
     return table(head, rows) if rows else NOT_RUN
-
-
-def _commits(own: Records) -> str:
-    return ", ".join(sorted({_commit(r) for r in own}))
 
 
 def _speed_line(name: str, lines: Records) -> Line:
@@ -323,7 +262,7 @@ def _speed(lines: Records) -> list[str]:
         rows = [(f"{who} ({row.unit})", _spread(f["median"], f), "") for who, f in own["figures"].items()]
         rows += [(c["what"], _spread(c["value"], c), f"{c['bar']}{'' if c['met'] else ' **missed**'}") for c in own["checks"]]
         versions = ", ".join(f"{k} {v}" for k, v in own["peers"].items())
-        when = f"{own['rounds']} windows of {own['window_s']} s, {_commit(own)}, {own['date'][:10]}"
+        when = f"{own['rounds']} windows of {own['window_s']} s, {commit(own)}, {own['date'][:10]}"
         parts += [f"### {name}", f"{row.title}. {row.bound}", table(("what", "median", "bar"), rows), f"{when}. {versions}"]
     return parts
 
@@ -351,7 +290,7 @@ def _mutants(lines: Records) -> str:
     own = _mutants_line(lines).records
     if not own:
         return NOT_RUN
-    rows = [(r["mutant"], r["file"], r["by"] or "**survived**", r["seconds"], _commit(r), r["date"][:10]) for r in own]
+    rows = [(r["mutant"], r["file"], r["by"] or "**survived**", r["seconds"], commit(r), r["date"][:10]) for r in own]
     return table(("fault", "in", "found by", "s", "commit", "date"), rows)
 
 
@@ -364,23 +303,9 @@ def _others(others: Mapping[str, Records]) -> list[str]:
     return parts
 
 
-def table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
 def _origin(own: Records) -> tuple[str, str, str]:
     if not own:
         return DASH, DASH, DASH
     days = sorted({r["date"][:10] for r in own})
     machines = sorted({f"{r['machine']['cpu']}, {r['machine']['cores']} cores" for r in own})
-    return _commits(own), " to ".join(dict.fromkeys([days[0], days[-1]])), "; ".join(machines)
-
-
-def _commit(record: Record) -> str:
-    return f"`{record['commit']}`{' (dirty)' if record['dirty'] else ''}"
-
-
-def _number(value: float | None) -> str:
-    return DASH if value is None else f"{value:,.1f}" if abs(value) < 1e5 else f"{value:,.0f}"
+    return commits(own), " to ".join(dict.fromkeys([days[0], days[-1]])), "; ".join(machines)

@@ -41,6 +41,7 @@ def test_every_episode_once_whatever_its_length(lanes, autoreset):
     assert result.lengths.tolist() == [1, 9, 2, 5, 1, 1, 9]
     assert result.returns.tolist() == [sum(range(n)) for n in result.lengths]
     assert result.successes.tolist() == [False, True] * 3 + [False]
+    assert result.success_rate == pytest.approx(3 / 7)
 
 
 def test_it_can_be_ended_before_any_step():
@@ -60,7 +61,7 @@ def test_seeds_do_not_depend_on_the_lanes():
     one = run(EnvConfig("Pendulum-v1", max_episode_steps=5), 5)
     three = run(EnvConfig("Pendulum-v1", max_episode_steps=5, lanes=3), 5)
     assert (one.returns == three.returns).all()
-    assert one.successes is None
+    assert (one.successes, one.success_rate) == (None, None)
     assert len(set(one.returns)) == 5
 
 

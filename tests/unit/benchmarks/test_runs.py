@@ -12,8 +12,8 @@ def line(steps, value, evaluation=None):
     return {"run/env_steps": steps, "run/return_mean": value, "run/evaluation": evaluation, "learner/updates": steps}
 
 
-def judged(steps, value):
-    return {"env_steps": steps, "return_mean": value}
+def judged(steps, value, success=None):
+    return {"env_steps": steps, "return_mean": value, "return_std": 7.5, "success_rate": success}
 
 
 def test_half_lines_are_left_out_and_a_missing_file_is_empty(tmp_path):
@@ -26,8 +26,14 @@ def test_half_lines_are_left_out_and_a_missing_file_is_empty(tmp_path):
 def test_each_evaluation_is_one_point_although_many_lines_repeat_it():
     first, second = judged(1000, -900.1234), judged(2000, -150.0)
     metrics = [line(900, None), line(1200, None, first), line(1900, -1000.0, first), line(2300, -800.0, second)]
-    assert runs.evaluations(metrics) == [(1000, -900.123), (2000, -150.0)]
+    assert runs.evaluations(metrics) == [(1000, -900.123, 7.5), (2000, -150.0, 7.5)]
+    assert runs.evaluations(metrics, "success_rate") == []
     assert runs.training_returns(metrics) == [(1900, -1000.0), (2300, -800.0)]
+
+
+def test_successes_have_the_spread_of_their_share():
+    metrics = [line(1200, None, judged(1000, -1.0, 0.8)), line(2300, None, judged(2000, 0.0, None))]
+    assert runs.evaluations(metrics, "success_rate") == [(1000, 0.8, 0.4)]
 
 
 def test_a_long_curve_is_thinned():
@@ -35,8 +41,9 @@ def test_a_long_curve_is_thinned():
 
 
 def test_a_mark_lies_between_points_and_never_beyond_them():
-    curve = [(1000, -900.0), (2000, -100.0)]
+    curve = [(1000, -900.0, 3.0), (2000, -100.0, 4.0)]
     assert runs.at(curve, 1500) == pytest.approx(-500.0)
+    assert runs.at([p[:2] for p in curve], 1500) == pytest.approx(-500.0)  # as older records have them
     assert runs.at(curve, 2000) == -100.0
     assert runs.at(curve, 2001) is None
     assert runs.at([], 1) is None

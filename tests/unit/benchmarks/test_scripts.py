@@ -47,20 +47,41 @@ def test_gates_are_pending_until_a_record_of_the_same_settings_is_there():
     gate = script.GATES["pendulum-async"]
     todo = script.pending([gate], [])
     assert todo == [(gate, seed) for seed in gate.seeds]
-    settings = script.runs.settings(script.runs.resolve(gate.config, gate.overrides(0)))
+    settings = script.learning.settings(gate, 0)
     assert settings["pacing"]["env_steps"] == 10_000
     assert script.pending([gate], [{"gate": gate.name, "seed": 0, "settings": settings}]) == todo[1:]
     changed = {**settings, "pacing": {**settings["pacing"], "ratio": 2.0}}
     assert script.pending([gate], [{"gate": gate.name, "seed": 0, "settings": changed}]) == todo
 
 
-@pytest.mark.parametrize("name", ["pendulum-async", "pendulum-sync", "halfcheetah-async", "halfcheetah-sync"])
-def test_every_gate_has_a_config_that_resolves(name):
+def test_short_gates_come_first_and_a_run_that_broke_leaves_no_record(tmp_path, monkeypatch, capsys):
     script = load("gates")
-    gate = script.GATES[name]
-    resolved = script.runs.resolve(gate.config, gate.overrides(3))
-    assert (resolved.env.id, resolved.seed, resolved.run.mode) == (gate.env, 3, gate.mode)
-    assert (resolved.pacing.env_steps, resolved.eval.final_episodes) == (gate.env_steps, gate.episodes)
+    chosen = [script.GATES[name] for name in ("halfcheetah-sb3", "reach-sac", "pendulum-sync")]
+    todo = script.pending(chosen, [])
+    assert [gate.name for gate, _ in todo] == ["pendulum-sync"] * 5 + ["reach-sac"] * 3 + ["halfcheetah-sb3"] * 5
+    monkeypatch.setattr(script, "FILE", tmp_path / "gates.jsonl")
+
+    def run_one(gate, seed, title):
+        if seed == 1:
+            raise script.ProcessFailed("no success")
+        return {"gate": gate.name, "seed": seed, "success_rate": 0.02, "episodes": 50, "wall_s": 1.0}
+
+    monkeypatch.setattr(script.learning, "run_one", run_one)
+    assert script.campaign([item for item in todo if item[0].name == "reach-sac"]) == 1
+    assert [r["seed"] for r in script.records.read(script.FILE)] == [0, 2]
+    said = capsys.readouterr().out
+    assert "reach-sac seed 1: BROKE: no success" in said
+    assert "reach-sac seed 2: success 2% over 50 episodes, 1 s" in said
+
+
+def test_a_peer_is_asked_for_before_the_first_run(monkeypatch):
+    script = load("gates")
+    monkeypatch.setattr(sys, "argv", ["gates.py", "--only", "hopper-sb3"])
+    monkeypatch.setattr(script.records, "read", lambda path: [])
+    monkeypatch.setattr(script.learning, "run_one", lambda *run: pytest.fail("was run"))
+    monkeypatch.delenv("PEERS_VENVS", raising=False)
+    with pytest.raises(SystemExit, match=r"PEERS_VENVS: \(unset\) has no sb3/bin/python"):
+        script.main()
 
 
 def test_the_shared_settings_of_the_peers_reach_our_config():

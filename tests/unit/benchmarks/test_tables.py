@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from campaign import gate as gates
 from campaign.faults import MUTANTS
-from campaign.gate import GATES
+from campaign.registry import GATES
 from campaign.tables import page, summary
 
 ORIGIN = {"date": "2026-01-02T03:04:05Z", "commit": "abc123", "dirty": False, "machine": {"cpu": "Test CPU", "cores": 2}}
@@ -12,10 +12,12 @@ ORIGIN = {"date": "2026-01-02T03:04:05Z", "commit": "abc123", "dirty": False, "m
 
 def gate_record(name, seed, value):
     gate = GATES[name]
-    result = {"return_mean": value, "return_std": 9.5, "episodes": 20, "env_steps": gate.env_steps, "updates": 9744}
+    count = {"episodes": gate.episodes, "env_steps": gate.env_steps, "updates": 9744, "achieved_ratio": 1.0, "wall_s": 120.0}
+    result = {"return_mean": -2.5, "return_std": 9.5, gate.value: value}
     curve = {"marks": {str(gate.marks[0]): -500.5, str(gate.marks[1]): None}, "evaluations": [[1000, -900.0], [10000, value]]}
-    rest = {"achieved_ratio": 1.0, "wall_s": 120.0, "example": "pendulum.yaml", "settings": {"learner": {"lr": 0.001}}}
-    return {"gate": name, "seed": seed, **result, **curve, **rest, **ORIGIN}
+    settings = {"learner": {"lr": 0.001}, "pacing": {"ratio": 1.0}, "model": {}}
+    rest = {"env": gate.env, "example": gate.example, "preset": gate.preset, "settings": settings}
+    return {"gate": name, "seed": seed, **result, **count, **curve, **rest, **ORIGIN}
 
 
 def trial(number, passed):
@@ -36,7 +38,7 @@ def test_records_become_tables_with_verdicts_seeds_commits_and_machine():
     known = [gate_record("pendulum-async", seed, -150.0 - seed) for seed in range(5)]
     states = {line.name: line.state for line in summary(known, [], [])}
     assert states["pendulum-async"] == gates.PASSED
-    assert states["pendulum: asynchronous = synchronous"] == gates.UNFINISHED
+    assert states["pendulum: async = sync"] == gates.UNFINISHED
     text = page(known, [], [], {}, ["pendulum"])
     for word in (
         "![pendulum](pendulum.png)",
@@ -48,6 +50,22 @@ def test_records_become_tables_with_verdicts_seeds_commits_and_machine():
         "-500.5",
     ):
         assert word in text
+
+
+def test_gates_of_success_presets_and_peers_say_what_they_are():
+    reach = [{**gate_record("reach-rlpd", seed, 0.94), "marks": {"5000": 0.5}} for seed in range(3)]
+    crossq = [gate_record("halfcheetah-100k-crossq", seed, 7000.0) for seed in range(3)]
+    peer = [{**gate_record("hopper-sb3", seed, 300.0), "versions": {"stable-baselines3": "2.9"}} for seed in range(3)]
+    known = [*reach, *crossq, *peer, *(gate_record("halfcheetah-100k", seed, 6500.0) for seed in range(3))]
+    lines = {line.name: line for line in summary(known, [], [])}
+    assert (lines["reach-rlpd"].state, lines["hopper-sb3"].state) == (gates.PASSED, gates.MEASURED)
+    assert lines["halfcheetah-100k"].text.endswith("; stretch 6150.0 reached")
+    assert "mean of halfcheetah-100k-crossq 7000.0 (>= 6500.0 (1 of 6500.0))" in lines["halfcheetah-100k: crossq >= sac"].text
+    text = page(known, [], [], {}, ["reach"])
+    assert "| seed 2 | 94% | -2.5 ± 9.5 | 50 | 50% | - | - | 15000 |" in text
+    assert "(`examples/halfcheetah_v4.yaml`, `examples/presets/crossq.yaml` with overrides): learner lr 0.001; pacing" in text
+    assert "ratio 1.0. Versions: stable-baselines3 2.9." in text
+    assert "### reach: Reach" in text
 
 
 def test_a_failed_trial_fails_its_role_and_cannot_break_the_table():

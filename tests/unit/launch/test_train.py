@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -261,6 +262,17 @@ def test_a_buffer_that_was_started_by_hand_keeps_what_it_wrote(place):
 SHORT = {**TINY, "pacing": {**TINY["pacing"], "env_steps": 60}}
 
 
+def test_successes_of_the_final_evaluation_are_told(place, capsys, monkeypatch):
+    verdict = EvalResult(np.ones(4), np.ones(4, int), np.array([True, True, False, True]))
+    monkeypatch.setattr(runner, "judge", lambda *words: verdict)
+    run = {"mode": "sync", "name": "wins", "dir": str(place / "runs")}
+    result = headrace.launch.train({**SHORT, "run": run})
+    assert (result.eval_return_mean, result.eval_success_rate) == (1.0, 0.75)
+    assert read_json(place / "runs" / "wins" / "result.json")["eval_success_rate"] == 0.75
+    print_result(result)
+    assert re.search(r"^success +75%$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_a_final_evaluation_that_is_not_finite_is_null_and_an_error(place, capsys, monkeypatch):
     verdict = EvalResult(np.array([1.0, np.nan]), np.ones(2, int), None)
     monkeypatch.setattr(runner, "judge", lambda *words: verdict)
@@ -277,6 +289,7 @@ def test_a_final_evaluation_that_is_not_finite_is_null_and_an_error(place, capsy
 
     result = json.loads((place / "runs" / "nan" / "result.json").read_text(), parse_constant=refuse)
     assert (result["eval_return_mean"], result["eval_return_std"], result["updates"]) == (None, None, 28)
+    assert result["eval_success_rate"] is None
 
 
 def test_a_final_evaluation_that_fails_leaves_the_result_of_the_training(place, capsys, monkeypatch):
