@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headrace.actor.config import EnvConfig, WindowConfig
-from headrace.actor.envs import Lanes
+from headrace.actor.envs import Lanes, LaneStep
 from headrace.actor.policy import Policy
 from headrace.actor.stacking import FrameStack
 from headrace.common.errors import EnvError
@@ -20,6 +19,7 @@ from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.weights import Version
 
 Array = np.ndarray[Any, Any]
+Obs = Mapping[str, Array]
 MAX_EPISODE_STEPS = 1_000_000
 BOOTSTRAP_DRAWS = 10_000
 FEWEST = 3  # values of which an interval is given: 1 or 2, resampled, have 1 or 3 different means
@@ -33,15 +33,11 @@ class EvalResult:
         returns: ``(n,)`` float64, undiscounted sum of rewards.
         lengths: ``(n,)`` int64, env steps.
         successes: ``(n,)`` bool, or None when the environment never said.
-        video: path of the recorded video; None when none was asked for or none could be made.
-        video_note: why there is no video, if one was asked for.
     """
 
     returns: Array
     lengths: Array
     successes: Array | None
-    video: Path | None = None
-    video_note: str = ""
 
     @property
     def mean(self) -> float:
@@ -78,7 +74,6 @@ def evaluate(
     window: WindowConfig,
     episodes: int,
     seed: int,
-    video_dir: Path | None = None,
     before_step: Callable[[], None] | None = None,
 ) -> EvalResult:
     """Play exactly ``episodes`` episodes, episode i reset with ``derive_seed(seed, "eval", i)``.
@@ -91,7 +86,6 @@ def evaluate(
         window: its stack is what the policy sees.
         episodes: how many, at least 1.
         seed: of the whole evaluation.
-        video_dir: where to write ``episode-0.mp4``, a second playing of the first episode.
         before_step: called before each step; what it raises ends the evaluation.
 
     Raises:
@@ -100,14 +94,8 @@ def evaluate(
     if episodes < 1:
         raise EnvError(f"an evaluation needs at least 1 episode, got {episodes}")
     lanes = _lanes(replace(env, lanes=min(env.lanes, episodes)), window, seed)
-    try:
-        result = _play(policy, lanes, episodes, seed, before_step)
-    finally:
-        lanes.close()
-    if video_dir is None:
-        return result
-    path, note = record(policy, env, window, seed, video_dir)
-    return replace(result, video=path, video_note=note)
+    with contextlib.closing(lanes):
+        return play_lanes(policy, lanes, episodes, seed, before_step)
 
 
 def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float] | None:
@@ -125,53 +113,21 @@ def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0
     return float(low), float(high)
 
 
-def record(policy: Policy, env: EnvConfig, window: WindowConfig, seed: int, directory: Path) -> tuple[Path | None, str]:
-    """Play the evaluation's first episode once more and film it; returns the path, or None and why not.
-
-    Any failure is only reported: a video is never worth a run.
-    """
-    try:
-        import imageio.v2 as imageio
-
-        from headrace.actor.gym_lanes import GymLanes
-
-        config = replace(env, lanes=1, vector="sync", kwargs={**env.kwargs, "render_mode": "rgb_array"})
-        lanes = GymLanes(config, window, (seed, "eval"))
-    except (ImportError, EnvError) as error:
-        return None, f"no video: {error}"
-    path = directory / "episode-0.mp4"
-    try:
-        with contextlib.closing(lanes):
-            directory.mkdir(parents=True, exist_ok=True)
-            writer: Any = imageio.get_writer(path, fps=lanes.render_fps, macro_block_size=1)
-
-            def film() -> None:
-                frame = lanes.render()
-                if frame is None:
-                    raise EnvError(f"env {env.id} does not render to an array")
-                writer.append_data(frame)
-
-            with writer:
-                _play(policy, lanes, 1, seed, film)
-    except Exception as error:  # renderers and encoders fail in many ways
-        path.unlink(missing_ok=True)
-        return None, f"no video: {type(error).__name__}: {error}"
-    return path, ""
-
-
 def _lanes(env: EnvConfig, window: WindowConfig, seed: int) -> Lanes:
     from headrace.actor.gym_lanes import GymLanes
 
     return GymLanes(env, window, (seed, "eval"))
 
 
-def _play(
+def play_lanes(
     policy: Policy,
     lanes: Lanes,
     episodes: int,
     seed: int,
-    before_step: Callable[[], None] | None,
+    before_step: Callable[[], None] | None = None,
+    after_step: Callable[[Obs, Array, LaneStep], None] | None = None,
 ) -> EvalResult:
+    """As :func:`evaluate`, in lanes that are there; ``after_step`` is told what was seen and done, and what came of it."""
     rng = np.random.default_rng(derive_seed(seed, "eval", "policy"))
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     outcomes = np.full(episodes, OUTCOME_UNKNOWN, np.uint8)
@@ -180,7 +136,10 @@ def _play(
     while done < episodes:
         if before_step is not None:
             before_step()
-        step = lanes.step(policy.act(obs, rng, True))
+        action = policy.act(obs, rng, True)
+        step = lanes.step(action)
+        if after_step is not None:
+            after_step(obs, action, step)
         for lane in np.flatnonzero(playing < episodes):  # a lane that played its share goes on, unseen
             episode = playing[lane]
             if step.crashed[lane]:

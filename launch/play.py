@@ -6,6 +6,7 @@ import contextlib
 import ctypes.util
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 from headrace.actor.best import BEST
 from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import FEWEST, EvalResult, bootstrap_interval, evaluate
+from headrace.actor.film import Value, film
 from headrace.actor.policy import make_policy
 from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, SpecError, WireError
 from headrace.common.policy_files import POLICY, SPEC, parse_spec
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
 from headrace.launch.config import RunConfig, make_config, read_config
+from headrace.launch.counting import Counting
 from headrace.launch.exported import ABOUT, read_export
 from headrace.launch.rundir import RunDir
 
@@ -93,11 +96,10 @@ def find_config(policy: Path) -> Path:
     raise ConfigError(f"{policy} lies in no run directory; say which env it plays with --config CONFIG")
 
 
-def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, video_dir: Path | None = None) -> EvalResult:
+def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int) -> EvalResult:
     """Play ``episodes`` episodes deterministically; see :func:`headrace.actor.evaluate.evaluate`."""
-    spec = make_spec(config.env, config.window)
-    policy = make_policy(weights, spec, config.actor)
-    return evaluate(policy, config.env, config.window, episodes, seed, video_dir)
+    policy = make_policy(weights, make_spec(config.env, config.window), config.actor)
+    return evaluate(policy, config.env, config.window, episodes, seed)
 
 
 def play_command(target: Path, *, best: bool, config: Path | None, episodes: int | None, seed: int, video: Path | None) -> int:
@@ -112,22 +114,46 @@ def play_command(target: Path, *, best: bool, config: Path | None, episodes: int
     count = options.eval.final_episodes or 20 if episodes is None else episodes
     if count < 1:
         raise ConfigError(f"--episodes: {count}; nearest valid: 1")
-    missing = [p for p in (video, *video.parents) if not p.exists()] if video is not None else []
     if video is not None:
         _prepare_rendering()
-    result = judge(options, weights, count, seed, video)
+    result = judge(options, weights, count, seed)
     print(f"policy    {path} (update {weights.version.step})")
     print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
     for label, text in verdict_lines(result):
         print(f"{label:<10}{text}")
-    if video is not None and result.video is None:
-        for directory in missing:  # made for the video that is not there; one that holds anything stays
-            with contextlib.suppress(OSError):
-                directory.rmdir()
-        raise HeadraceError(f"--video {video}: {result.video_note}")
     if video is not None:
-        print(f"video     {result.video}")
+        print(f"video     {_film(options, path, weights, seed, video, int(result.lengths[0]))}")
     return 0
+
+
+def _film(config: RunConfig, policy: Path, weights: WeightSet, seed: int, directory: Path, steps: int) -> Path:
+    """The film of the first episode, which takes ``steps`` steps, into ``directory``."""
+    missing = [p for p in (directory, *directory.parents) if not p.exists()]
+    spec = make_spec(config.env, config.window)
+    player = make_policy(weights, spec, config.actor)
+    with Counting("filming", unit="steps") as counting:
+        values = find_values(policy, config, spec)
+        path, note = film(player, config.env, config.window, seed, directory, values, lambda done: counting(done, steps))
+    if path is not None:
+        return path
+    for made in missing:  # for the film that is not there; one that holds anything stays
+        with contextlib.suppress(OSError):
+            made.rmdir()
+    raise HeadraceError(f"--video {directory}: {note}")
+
+
+def find_values(policy: Path, config: RunConfig, spec: TransitionSpec) -> Value | None:
+    """The critics beside a policy file; none where there are none, as in an export, or where they cannot be read."""
+    from headrace.learner.checkpoint import MANIFEST
+    from headrace.learner.values import Values
+
+    if not (policy.parent / MANIFEST).is_file():
+        return None
+    try:
+        return Values(policy.parent, spec, config.model, config.learner)
+    except HeadraceError as error:
+        print(f"headrace: the film shows no values: {error}", file=sys.stderr)
+        return None
 
 
 def _prepare_rendering() -> None:

@@ -6,6 +6,20 @@ from campaign.planting import Mutant
 
 ROLES = (
     Mutant(
+        "film-of-the-state-after-the-step",
+        "actor/film.py",
+        "value(obs, action)[0]",
+        "value(step.next_obs, action)[0]",
+        ("tests/unit/actor/test_film.py",),
+    ),
+    Mutant(
+        "film-shows-the-best-critic",
+        "learner/values.py",
+        "over_critics(self._model.sac_forward_critic(features, unit))",
+        "self._model.sac_forward_critic(features, unit).max(dim=1).values",
+        ("tests/unit/learner/test_values.py",),
+    ),
+    Mutant(
         "policy-of-another-description-taken",
         "common/weights.py",
         'different = differences(dict(policy), dict(weights.policy), "policy")',

@@ -4,32 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.playing import Centre, scripted
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import EvalResult, bootstrap_interval, evaluate
-from headrace.actor.policy import RandomPolicy
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
 
 
-class Centre:
-    """The centre of the box, for any number of lanes."""
-
-    def __init__(self, spec):
-        self._spec = spec
-
-    def act(self, obs, rng, deterministic):
-        assert deterministic
-        return RandomPolicy(self._spec, len(next(iter(obs.values())))).act(obs, rng, True)
-
-
 def run(config, episodes, **kwargs):
     return evaluate(Centre(make_spec(config, WindowConfig())), config, WindowConfig(), episodes, 5, **kwargs)
-
-
-def scripted(**kwargs):
-    return EnvConfig("helpers.scripted:make", kwargs=kwargs)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8])
@@ -100,26 +85,3 @@ def test_mean_deviation_and_interval():
     assert bootstrap_interval(np.array([1.0, 3.0]), rng) is None
     inner = bootstrap_interval(values, rng, 0.5)
     assert low < inner[0] < inner[1] < high
-
-
-def test_video_of_the_first_episode(tmp_path):
-    ffmpeg = pytest.importorskip("imageio_ffmpeg")
-    result = run(replace(scripted(lengths=[6, 2]), lanes=2), 3, video_dir=tmp_path / "videos")
-    assert result.video_note == ""
-    assert result.video == tmp_path / "videos" / "episode-0.mp4"
-    assert result.lengths.tolist() == [6, 2, 6]
-    assert ffmpeg.count_frames_and_secs(result.video)[0] == 6
-
-
-def test_nothing_is_rendered_before_the_first_reset(tmp_path):
-    """As every env of gymnasium.make demands."""
-    result = run(replace(scripted(lengths=[3]), wrappers=("OrderEnforcing",)), 1, video_dir=tmp_path)
-    assert result.video_note == ""
-    assert result.video is not None
-
-
-def test_no_video_says_why(tmp_path):
-    result = run(EnvConfig("helpers.seeds:make"), 1, video_dir=tmp_path)
-    assert result.video is None
-    assert "no video: env 'helpers.seeds:make' could not be made: TypeError" in result.video_note
-    assert len(result.returns) == 1

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import yaml
 
+from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import EvalResult
 from headrace.common.clock import ManualClock
 from headrace.common.errors import CheckpointError, ConfigError
 from headrace.common.weights import Version, WeightSet
 from headrace.launch import cli, play
 from headrace.launch import doctor as clinic
+from headrace.launch.config import make_config
 from headrace.launch.machine import commit, environment_text, memory_limit, version_of
-from headrace.launch.play import find_config, find_policy, read_policy, share_interval, verdict_lines
+from headrace.launch.play import find_config, find_policy, find_values, read_policy, share_interval, verdict_lines
 from headrace.launch.reporting import Reporter
 from headrace.launch.rundir import RunDir
 
@@ -75,18 +77,31 @@ def test_a_video_that_cannot_be_made_is_an_error_and_leaves_nothing(run, tmp_pat
     if there:
         video.mkdir(parents=True)
 
-    def judge(config, weights, episodes, seed, directory):
+    def film(policy, env, window, seed, directory, values, told):
         directory.mkdir(parents=True, exist_ok=True)
-        return EvalResult(np.ones(2), np.ones(2, int), None, None, "no video: EnvError: env x does not\nrender")
+        return None, "no video: EnvError: env x does not\nrender"
 
-    monkeypatch.setattr(play, "judge", judge)
+    monkeypatch.setattr(play, "judge", lambda *args: EvalResult(np.ones(2), np.ones(2, int), None))
     monkeypatch.setattr(play, "read_policy", lambda path: WeightSet(Version("learner", 1, 5), {}, {}))
+    monkeypatch.setattr(play, "make_policy", lambda *args: None)
+    monkeypatch.setattr(play, "film", film)
     run.config.write_text(yaml.safe_dump({"env": {"id": "Pendulum-v1"}}))
     assert cli.main(["eval", str(run.path), "--video", str(video)]) == 1
     out, err = capsys.readouterr()
     assert "return    1.00" in out
     assert err == f"headrace: error: --video {video}: no video: EnvError: env x does not render\n"
     assert video.exists() == (tmp_path / "films").exists() == there
+
+
+def test_a_film_of_a_policy_without_critics_shows_no_values_and_says_why_others_do_not(run, capsys):
+    config = make_config({"env": {"id": "Pendulum-v1"}})
+    policy = run.checkpoints / "step_000000000010" / "policy.hrw"
+    assert find_values(policy, config, make_spec(config.env, config.window)) is None
+    assert capsys.readouterr().err == ""
+    (policy.parent / "manifest.json").write_text("{}")
+    assert find_values(policy, config, make_spec(config.env, config.window)) is None
+    assert "the film shows no values: " in (said := capsys.readouterr().err)
+    assert "manifest.json: damaged" in said
 
 
 @pytest.mark.parametrize(
