@@ -230,7 +230,7 @@ def _add_pool(commands: Any) -> None:
     into = _add(actions, "import", _import, IMPORT_ABOUT)
     into.add_argument("source", type=Path, metavar="SRC", help="what to read (path)")
     into.add_argument(
-        "target", type=Path, metavar="POOL|RUN", help="pool or run to append to, or directory of a new pool (path)"
+        "target", type=Path, metavar="POOL", help="pool of no run to append to, or directory of a new pool (path)"
     )
     into.add_argument("--capacity", type=int, metavar="ROWS", help="of a new pool (count); default: as many as are read")
     demos = into.add_argument_group("demonstrations", "for HDF5 and Minari; after SRC and POOL")

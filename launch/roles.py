@@ -86,6 +86,7 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
         run.path,
         config.seed,
         read_policy(init_from) if init_from else None,
+        config.pacing.offline_updates,
         PoolView,
     )
     _leave_signals_to_the_role()

@@ -114,7 +114,7 @@ def print_result(result: TrainResult) -> None:
     if mean is not None and std is not None:
         verdict = f"{mean:.2f}{spread(std, result.episodes)} over {result.episodes} episodes"
     lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, to a learner that died before it saved them"
-    offline = f"{result.offline_updates:,} offline, then " if result.offline_updates else ""
+    offline = f"{result.offline_updates:,} granted offline, then " if result.offline_updates else ""
     pairs = [
         ("return", verdict),
         *([] if result.eval_success_rate is None else [("success", f"{result.eval_success_rate:.0%}")]),

@@ -101,6 +101,7 @@ def _target(target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapp
     """The pool to append to, and who is told how far that is; a new one appears only when the body has ended well."""
     if (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir())):
         place = find_pool(target)
+        _refuse_run(target, place)
         _refuse(f"{place} exists, and they are for a new pool", sizes)
         with _old(place) as pair:
             yield pair
@@ -153,6 +154,15 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
     given = [name for name, value in options.items() if value]
     if given:
         raise ConfigError(f"{', '.join(given)}: not here; {why}")
+
+
+def _refuse_run(target: Path, place: Path) -> None:
+    """Rows of a run's pool are env steps that it executed, for which updates are owed."""
+    if any((directory / "config.yaml").is_file() for directory in (target, place.parent)):
+        raise ConfigError(
+            f"{target}: the pool of a run holds what that run executed, and updates are owed for it; import into a new pool and"
+            " begin a run with it as pool.demos or run.pool_from"
+        )
 
 
 def _report_demos(target: Path, demos: Demonstrations, name: str, found: Found, size: int) -> None:

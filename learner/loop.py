@@ -162,7 +162,8 @@ class LearnerLoop:
 
     def _save_due(self) -> bool:
         enough = self.sac.step - self._saved_step >= self._settings.learner.checkpoint_every_updates
-        return enough and not self._saver.busy
+        ended = self._saved_step < self._settings.offline_updates <= self.sac.step  # a phase that is not granted again
+        return (enough or ended) and not self._saver.busy
 
     def _save(self) -> None:
         """Hand over a copy of everything; one that cannot be written is due again later, and training goes on."""

@@ -31,6 +31,7 @@ class LearnerSettings:
     run_dir: Path
     seed: int
     init_from: WeightSet | None = None
+    offline_updates: int = 0
     open_view: OpenView | None = None
 
     def make_sac(self, welcome: Welcome, group: Group) -> SAC:

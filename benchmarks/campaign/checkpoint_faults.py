@@ -24,8 +24,8 @@ CHECKPOINTS = (
     Mutant(
         "checkpoint-due-while-one-is-written",
         "learner/loop.py",
-        "return enough and not self._saver.busy",
-        "return enough",
+        "return (enough or ended) and not self._saver.busy",
+        "return enough or ended",
         (f"{LEARNER}/test_loop.py",),
     ),
     Mutant(

@@ -6,6 +6,20 @@ from campaign.planting import Mutant
 
 ROLES = (
     Mutant(
+        "end-of-the-offline-phase-not-kept",
+        "learner/loop.py",
+        "return (enough or ended)",
+        "return enough",
+        ("tests/unit/learner/test_loop.py",),
+    ),
+    Mutant(
+        "import-into-the-pool-of-a-run",
+        "launch/transfer.py",
+        "        _refuse_run(target, place)\n",
+        "",
+        ("tests/unit/launch/test_transfer.py",),
+    ),
+    Mutant(
         "film-of-the-state-after-the-step",
         "actor/film.py",
         "value(obs, action)[0]",

@@ -57,14 +57,18 @@ def test_a_run_and_a_snapshot_are_exported_too(pool_dir, tmp_path, capsys):
         assert rows_of(tmp_path / f"{name}-pool") == rows_of(pool_dir)
 
 
-def test_rows_are_appended_to_the_pool_of_a_run(pool_dir, tmp_path, capsys):
+def test_rows_are_appended_to_a_pool_but_not_to_that_of_a_run(pool_dir, tmp_path, capsys):
+    """Updates would be owed for steps that the run never executed."""
     run(capsys, "pool", "export", pool_dir, tmp_path / "out")
     other = tmp_path / "run"
     with SACReplayPool(64, path=other / "pool", spec=lane_spec()) as pool:
         pool.insert(Lane(lane_spec(), 2).block(3), "leg", 1, 1)
-    (other / "config.yaml").write_text(yaml.safe_dump({"run": {}}))
-    run(capsys, "pool", "import", tmp_path / "out", other)
+    run(capsys, "pool", "import", tmp_path / "out", other / "pool")
     assert [row["actor"] for row in rows_of(other / "pool")] == ["leg"] * 3 + ["arm"] * 30
+    (other / "config.yaml").write_text(yaml.safe_dump({"run": {}}))
+    for target in (other, other / "pool"):
+        assert "pool.demos or run.pool_from" in fails(capsys, "pool", "import", tmp_path / "out", target)
+    assert len(rows_of(other / "pool")) == 33
 
 
 def test_a_pool_that_is_in_use_is_refused_with_its_owner(pool_dir, tmp_path, capsys):

@@ -41,8 +41,8 @@ def make(tmp_path, monkeypatch):
     model = ModelConfig(options={"hidden": [8]})
     welcome = Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 28, make_spec().to_dict())
 
-    def learner(init_from=None):
-        settings = loop.LearnerSettings("", "l", config, model, SinkConfig(), NetworkConfig(), tmp_path, 0, init_from)
+    def learner(init_from=None, offline=0):
+        settings = loop.LearnerSettings("", "l", config, model, SinkConfig(), NetworkConfig(), tmp_path, 0, init_from, offline)
         return loop.LearnerLoop(settings, welcome, Feed(4, 2, statistics=False), Link(), Sinks(), ManualClock())
 
     return learner
@@ -123,6 +123,19 @@ def gate(monkeypatch):
     monkeypatch.setattr(checkpoint, "write", slow)
     yield held
     held.set()
+
+
+def test_the_end_of_the_offline_phase_is_kept(make):
+    """Its updates are not granted again to a learner that begins anew."""
+    made = make(offline=30)
+    due = []
+    for made.sac.step in range(1, 41):
+        if made._save_due():
+            due.append(made.sac.step)
+            made._save()
+            made._saver.wait(SOON_S)
+    assert due == [30]
+    made._finish()
 
 
 def test_a_checkpoint_that_is_due_while_one_is_written_is_of_the_newest_update(made, gate):
