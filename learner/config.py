@@ -103,6 +103,14 @@ class LearnerConfig:
         high=256,
         resume=True,
     )
+    micro_batch_size: int | None = option(
+        None,
+        help="rows that are judged at once, to save memory; the update is that of the whole batch all the same; none: all",
+        unit="rows",
+        low=1,
+        high=1 << 20,
+        resume=True,
+    )
     rank_timeout_s: float = option(
         60.0, help="longest wait for another rank of the learner's group", unit="s", low=1, high=86400, resume=True
     )
@@ -116,9 +124,15 @@ class LearnerConfig:
     checkpoint_keep: int = option(3, help="newest checkpoints that stay on disk", low=1, high=10_000, resume=True)
 
     def check(self, path: str = "") -> None:
-        """Refuse a trained temperature that starts at zero, where it would stay."""
+        """Refuse a trained temperature that starts at zero, where it would stay, and parts larger than the whole."""
+        prefix = path + "." if path else ""
         if self.temperature != "fixed" and self.alpha < 1e-6:
             raise ConfigError(
-                f"{path + '.' if path else ''}alpha: {self.alpha:g} with temperature {self.temperature} would never move;"
+                f"{prefix}alpha: {self.alpha:g} with temperature {self.temperature} would never move;"
                 " nearest valid: 1e-06, or temperature fixed"
+            )
+        if self.micro_batch_size is not None and self.micro_batch_size > self.batch_size:
+            raise ConfigError(
+                f"{prefix}micro_batch_size: {self.micro_batch_size} rows, but batch_size is {self.batch_size};"
+                f" nearest valid: {self.batch_size}, or none"
             )

@@ -7,7 +7,7 @@ this file decides what is summed, when, and which steps count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,12 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 from headrace.learner.adam import Adam
 from headrace.learner.config import LearnerConfig
-from headrace.learner.contract import CriticGradients, SupportSACTraining
+from headrace.learner.contract import ActorGradients, CriticGradients, SupportSACTraining
 from headrace.learner.group import Group, Order
 from headrace.learner.losses import td_error, td_target
+from headrace.learner.micro import Found, joined, parts_of, split
 from headrace.learner.sample import Sample, Sampler
+from headrace.learner.subset import CriticSubset
 from headrace.learner.temperature import ALARM
 from headrace.learner.train_state import TrainState
 
@@ -60,6 +62,8 @@ class SAC(TrainState):
         self._counts = True
         self._statistics: ObsStatistics | None = None
         self._critic_clip = config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip
+        self._parts = parts_of(config, model)
+        self._subset = CriticSubset(config.target_critics, self.generator, self._group)
         self._skip = torch.zeros((), device=self.device)
 
     def update(
@@ -105,7 +109,9 @@ class SAC(TrainState):
     def update_critic(self, sample: Sample) -> Metrics:
         """One step of the critics towards the target of clipped double Q."""
         buffers = self._copy_buffers()
-        found, target = self._joint_critic_gradients(sample) if self.model.sac_is_joint else self._critic_gradients(sample)
+        self._subset.renew()
+        judge = self._joint_critic_gradients if self.model.sac_is_joint else self._critic_gradients
+        found, target = self._found(judge, sample)
         self.q = found.q
         self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
         self._skip = torch.zeros_like(self._skip)
@@ -123,12 +129,8 @@ class SAC(TrainState):
 
     def update_actor(self, sample: Sample) -> Metrics:
         """One step of the actor and of the temperature; nothing else changes."""
-        model, alpha, buffers = self.model, self.temperature.alpha(), self._copy_buffers()
-        with torch.no_grad():
-            critic_features = model.sac_state_features(sample.obs, "critic")
-        actor_features = model.sac_state_features(sample.obs, "actor")
-        reduction = self.config.actor_reduction
-        found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
+        alpha, buffers = self.temperature.alpha(), self._copy_buffers()
+        found = self._found(self._actor_gradients, sample)
         log_prob = [] if found.log_prob is None else [found.log_prob.mean()]
         q_mean = found.q.mean()
         self._reduce(sample, found.loss, q_mean, *found.gradients, *log_prob)
@@ -158,6 +160,12 @@ class SAC(TrainState):
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
+    def _found(self, judge: Callable[[Sample], Found], sample: Sample) -> Found:
+        """What a step finds over all rows of a sample, in as many parts as are wanted."""
+        if self._parts == 1:
+            return judge(sample)
+        return joined((judge(part), share) for part, share in split(sample, self._parts))
+
     def _critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
         """Gradients of the critics towards what their targets say of the next step, and that target."""
         model = self.model
@@ -179,22 +187,20 @@ class SAC(TrainState):
         target = self._target(sample, next_q, next_log_prob)
         return model.sac_gradients_at(q, target, sample.importance), target
 
+    def _actor_gradients(self, sample: Sample) -> ActorGradients:
+        """Gradients of the actor towards what the critics say of its own actions."""
+        model, reduction = self.model, self.config.actor_reduction
+        with torch.no_grad():
+            critic_features = model.sac_state_features(sample.obs, "critic")
+        actor_features = model.sac_state_features(sample.obs, "actor")
+        alpha = self.temperature.alpha()
+        return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
+
     def _target(self, sample: Sample, next_q: Tensor, next_log_prob: Tensor | None) -> Tensor:
         if next_log_prob is None:
             self._require_no_entropy()
         entropy = next_log_prob if self.config.entropy_backup else None
-        return td_target(sample.reward, sample.weight, self._chosen(next_q), entropy, self.temperature.alpha())
-
-    def _chosen(self, next_q: Tensor) -> Tensor:
-        """Columns of ``(B, N)`` that make this update's target, for all rows, critics and ranks: REDQ, arXiv:2101.05982."""
-        wanted, critics = self.config.target_critics, next_q.shape[1]
-        if wanted is None or wanted == critics:  # nothing is drawn, so that all other noise is that of SAC
-            return next_q
-        if wanted > critics:
-            raise ConfigError(f"learner.target_critics: {wanted} of the model's {critics} critics; nearest valid: {critics}")
-        drawn = torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]
-        self._group.copy_first([drawn])
-        return next_q[:, drawn]
+        return td_target(sample.reward, sample.weight, self._subset.of(next_q), entropy, self.temperature.alpha())
 
     def _reduce(self, sample: Sample, *means: Tensor) -> None:
         """Means over this rank's rows, and buffers, become those of the group."""

@@ -6,29 +6,30 @@ from campaign.planting import Mutant
 
 OPTIONS, CRITIC = ("tests/unit/learner/test_sac_options.py",), ("tests/unit/learner/test_critic.py",)
 GROUP, DEMANDS = ("tests/unit/learner/test_group.py",), ("tests/protocol/test_demands.py",)
+MICRO = ("tests/unit/learner/test_micro.py",)
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
 
 LEARNER = (
     # REDQ
     Mutant(
         "the-same-critics-for-every-target",
-        "learner/sac.py",
-        "torch.randperm(critics, generator=self.generator, device=next_q.device)[:wanted]",
-        "torch.arange(critics)[:wanted]",
+        "learner/subset.py",
+        "torch.randperm(critics, generator=self._generator, device=values.device)",
+        "torch.arange(critics)",
         OPTIONS,
     ),
     Mutant(
         "minimum-of-all-critics-all-the-same",
-        "learner/sac.py",
-        "if wanted is None or wanted == critics:",
+        "learner/subset.py",
+        "if self._wanted is None or self._wanted == critics:",
         "if True:",
         OPTIONS,
     ),
     Mutant(
         "a-draw-where-all-are-wanted",
-        "learner/sac.py",
-        "if wanted is None or wanted == critics:",
-        "if wanted is None:",
+        "learner/subset.py",
+        "if self._wanted is None or self._wanted == critics:",
+        "if self._wanted is None:",
         OPTIONS,
     ),
     Mutant(
@@ -165,13 +166,26 @@ LEARNER = (
         "self._seed_noise()",
         GROUP,
     ),
-    Mutant("critics-drawn-by-each-rank", "learner/sac.py", "        self._group.copy_first([drawn])\n", "", GROUP),
+    Mutant("critics-drawn-by-each-rank", "learner/subset.py", "            self._group.copy_first([self._drawn])\n", "", GROUP),
     Mutant(
         "values-of-one-rank-s-rows",
         "learner/sac.py",
         "self._reduce(sample, found.loss, q_mean, reward_mean, *found.gradients)",
         "self._reduce(sample, found.loss, *found.gradients)",
         GROUP,
+    ),
+    # micro-batches
+    Mutant("a-draw-of-critics-for-each-part", "learner/subset.py", "if self._drawn is None:", "if True:", MICRO),
+    Mutant("parts-weigh-alike", "learner/micro.py", "(high - low) / rows)", "1 / parts)", MICRO),
+    Mutant("gradients-of-the-last-part", "learner/micro.py", "torch._foreach_add_(before, value, alpha=share)", "pass", MICRO),
+    Mutant("gradients-in-memory-of-the-passes", "learner/micro.py", "[each * share for each in value]", "value", MICRO),
+    Mutant("norms-of-one-part", "learner/micro.py", "if parts > 1 and norm is not None:", "if False:", MICRO),
+    Mutant(
+        "augmented-part-by-part",
+        "learner/sac.py",
+        "return joined((judge(part), share) for part, share in split(sample, self._parts))",
+        "return joined((judge(self.augment(part)), share) for part, share in split(sample, self._parts))",
+        MICRO,
     ),
     Mutant(
         "further-ranks-are-granted-updates",

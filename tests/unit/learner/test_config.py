@@ -29,6 +29,7 @@ def test_defaults_are_those_of_the_papers():
     [
         ({"temperature": "auto"}, "learner.temperature: 'auto' is not one of auto_exp, auto_log, auto_softplus, fixed"),
         ({"alpha": 0}, "learner.alpha: 0 with temperature auto_exp would never move; nearest valid: 1e-06"),
+        ({"micro_batch_size": 300}, "learner.micro_batch_size: 300 rows, but batch_size is 256; nearest valid: 256, or none"),
         ({"tau": 0}, "learner.tau: 0 is below the smallest allowed value"),
         ({"actor_update_intervall": 2}, "did you mean 'actor_update_interval'"),
     ],

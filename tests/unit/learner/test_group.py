@@ -11,7 +11,7 @@ from helpers.group import WAIT_S, finish, start, without
 from headrace.common.errors import ConfigError, GroupLost
 from headrace.learner.group import Group, Order, local_size
 
-CASES = {"plain": {}, "redq": {"critics": 5, "options": {"target_critics": 2}}}
+CASES = {"plain": {}, "redq": {"critics": 5, "options": {"target_critics": 2}}, "parts": {"options": {"micro_batch_size": 3}}}
 FOREVER = {"plain": {"updates": 100_000}}
 
 

@@ -9,8 +9,10 @@ from helpers.learner import OwnModel, make_batch, make_sac, make_spec
 from headrace.common.errors import ConfigError, SpecError
 from headrace.learner import checkpoint
 from headrace.learner.config import LearnerConfig, ModelConfig
+from headrace.learner.group import Group
 from headrace.learner.losses import critic_loss, td_target
 from headrace.learner.sac import SAC
+from headrace.learner.subset import CriticSubset
 
 SPEC = make_spec()
 
@@ -72,8 +74,13 @@ def test_a_batch_with_nan_changes_no_trained_number(options):
 
 
 def test_the_target_is_the_least_of_two_of_ten_critics():
-    sac, values = make_sac(SPEC, model=mlp(critics=10), target_critics=2), torch.arange(1.0, 11).unsqueeze(0)
-    drawn = torch.cat([sac._chosen(values) for _ in range(100_000)])
+    subset, values = CriticSubset(2, torch.Generator().manual_seed(0), Group()), torch.arange(1.0, 11).unsqueeze(0)
+
+    def draw():
+        subset.renew()
+        return subset.of(values)
+
+    drawn = torch.cat([draw() for _ in range(100_000)])
     assert (drawn[:, 0] != drawn[:, 1]).all()
     assert drawn.min(dim=1).values.mean().item() == pytest.approx(11 / 3, abs=0.03)
 
