@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from headrace.common.errors import CheckpointError, SpecError
+from headrace.learner.shards import cut, gathered, held
 
 EPS = 1e-8
 
@@ -19,7 +20,7 @@ class Adam:
     a call where the kernel takes 0.06 ms (144 386 parameters, one core), three times an update.
 
     Args:
-        parameters: (name, tensor) pairs; the tensors are changed in place.
+        parameters: (name, tensor) pairs; the tensors are changed in place. Of shards each rank steps through its own rows.
         lr: step size.
         betas: decays of the mean and of the square.
 
@@ -29,13 +30,14 @@ class Adam:
 
     def __init__(self, parameters: Sequence[tuple[str, Tensor]], lr: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         self.names = [name for name, _ in parameters]
-        self.parameters = [p.detach() for _, p in parameters]
+        shards = [p.detach() for _, p in parameters]
+        self.parameters = [held(p) for p in shards]
         self._lr, self._betas = lr, betas
         for name, p in zip(self.names, self.parameters, strict=True):
             if p.dtype != torch.float32 or torch.empty_like(p).stride() != p.stride():
                 raise SpecError(f"parameter {name}: {p.dtype} with strides {p.stride()}; only dense float32 can be trained")
-        self._means = [torch.zeros_like(p) for p in self.parameters]
-        self._squares = [torch.zeros_like(p) for p in self.parameters]
+        self._means, self._squares = ([torch.zeros_like(p) for p in shards] for _ in range(2))
+        self._held_means, self._held_squares = ([held(t) for t in each] for each in (self._means, self._squares))
         device = self.parameters[0].device
         self._count = torch.zeros((), dtype=torch.float32, device=device)  # the kernel wants float32
         self._counts = [self._count] * len(self.parameters)
@@ -50,8 +52,8 @@ class Adam:
         torch._fused_adam_(
             self.parameters,
             [_laid_out(g, p) for g, p in zip(gradients, self.parameters, strict=True)],
-            self._means,
-            self._squares,
+            self._held_means,
+            self._held_squares,
             [],
             self._counts,
             lr=self._lr,
@@ -66,10 +68,10 @@ class Adam:
         )
 
     def get_state(self) -> dict[str, Tensor]:
-        """Copies of the count and of both moments, by parameter name."""
+        """Copies of the count and of both moments, by parameter name; of shards all ranks have to ask together."""
         out = {"count": self._count.clone()}
         for name, mean, square in zip(self.names, self._means, self._squares, strict=True):
-            out[f"mean.{name}"], out[f"square.{name}"] = mean.clone(), square.clone()
+            out[f"mean.{name}"], out[f"square.{name}"] = gathered(mean).clone(), gathered(square).clone()
         return out
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
@@ -87,7 +89,7 @@ class Adam:
         """Whether all moments are finite and no square is negative."""
         if not bool(torch.isfinite(self._count)) or float(self._count) < 0:
             return False, f"count is {float(self._count)}"
-        for name, mean, square in zip(self.names, self._means, self._squares, strict=True):
+        for name, mean, square in zip(self.names, self._held_means, self._held_squares, strict=True):
             if not bool(torch.isfinite(mean).all() & torch.isfinite(square).all() & (square >= 0).all()):
                 return False, f"moments of {name} are not finite"
         return True, ""
@@ -105,7 +107,7 @@ def _laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
 
 @torch.no_grad()
 def copy_tensors(own: Mapping[str, Tensor], state: Mapping[str, Tensor], what: str) -> None:
-    """Copy ``state`` into the tensors of ``own``, all or none.
+    """Copy ``state``, whole tensors, into those of ``own``, all or none; into shards this rank's rows.
 
     Raises:
         CheckpointError: a name is missing or unknown, or a shape or dtype differs.
@@ -119,4 +121,4 @@ def copy_tensors(own: Mapping[str, Tensor], state: Mapping[str, Tensor], what: s
                 f"{what}: tensor {name!r} is {tuple(theirs.shape)} {theirs.dtype}, expected {tuple(ours.shape)} {ours.dtype}"
             )
     for name, tensor in own.items():
-        tensor.copy_(state[name])
+        held(tensor).copy_(cut(state[name], tensor))

@@ -11,6 +11,8 @@ from headrace.common.wire.batches import MOST_AHEAD
 
 FORMS = ("auto_exp", "auto_log", "auto_softplus", "fixed")
 MIN, MEAN = REDUCTIONS = ("min", "mean")
+REPLICATED, SHARDED = STRATEGIES = ("replicated", "sharded")
+CPU, CUDA = DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,20 @@ class LearnerConfig:
         choices=("auto", "mapped", "socket"),
         resume=True,
     )
+    device: str = option(
+        CPU, help="where networks are trained; cuda: the rank's own GPU, one a rank of a host", choices=DEVICES, resume=True
+    )
     threads: int = option(
         0,
         help="threads that compute, on a CPU (of the mlp: processes); 0: what suits the model and the cores",
         low=0,
         high=256,
+        resume=True,
+    )
+    strategy: str = option(
+        REPLICATED,
+        help="what each rank of a group holds: all of the model, or a share of it (FSDP2) that is gathered while it is needed",
+        choices=STRATEGIES,
         resume=True,
     )
     micro_batch_size: int | None = option(

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,10 @@ from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.learner.config import MIN
 from headrace.learner.losses import actor_loss, critic_loss, require_shape
+from headrace.learner.shards import held
+
+if TYPE_CHECKING:
+    from headrace.learner.sharding import Sharding
 
 REQUIRED = (
     "sac_state_features",
@@ -31,6 +35,14 @@ REQUIRED = (
     "critic_params",
     "critic_network_heads",
     "target_network_heads",
+)
+PASSES = (  # methods that run networks
+    "sac_state_features",
+    "sac_target_features",
+    "sac_forward_actor",
+    "sac_forward_critic",
+    "_get_logprobs",
+    "bc_loss",
 )
 ONLINE, TARGET = "online", "target"
 
@@ -76,6 +88,8 @@ class SupportSACTraining(nn.Module):
         super().__init__()
         self.spec = spec
         self.options = load(self.Options, options, "model.options")
+        self._class = type(self)  # another once it is divided
+        self.sharding: Sharding | None = None
         self._target_pairs: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]] | None = None
         self.action_dim = math.prod(spec.action.shape)
 
@@ -155,8 +169,8 @@ class SupportSACTraining(nn.Module):
         if self._target_pairs is None:  # walking the modules costs twice what the step itself does
             heads = list(zip(self.critic_network_heads, self.target_network_heads, strict=True))
             self._target_pairs = (
-                [p for online, _ in heads for p in online.parameters()],
-                [p for _, target in heads for p in target.parameters()],
+                [held(p) for online, _ in heads for p in online.parameters()],
+                [held(p) for _, target in heads for p in target.parameters()],
                 [pair for online, target in heads for pair in zip(online.buffers(), target.buffers(), strict=True)],
             )
         online, target, buffers = self._target_pairs
@@ -172,6 +186,25 @@ class SupportSACTraining(nn.Module):
         return self
 
     # --- optional ---------------------------------------------------------------------------------------------------
+
+    def shard_units(self) -> Sequence[nn.Module]:
+        """Modules whose parameters ``learner.strategy: sharded`` gathers together, inner ones first; here the largest ones.
+
+        A large model names its blocks. They are run by calling them, and what is in none of them by this contract's methods.
+        """
+        from headrace.learner.sharding import units_of  # imports a part of torch that nobody else waits for
+
+        return units_of(self)
+
+    def shard(self, ranks: int) -> None:
+        """Hold only this rank's rows of each parameter from now on.
+
+        Raises:
+            ConfigError: a parameter has none.
+        """
+        from headrace.learner.sharding import Sharding
+
+        self.sharding, self._target_pairs = Sharding(self, self.shard_units(), PASSES, ranks), None
 
     def _get_logprobs(self, features: Any, action: Tensor) -> Tensor:
         """log pi(action) ``(B,)`` of given actions ``(B, D)``."""
@@ -253,7 +286,7 @@ class SupportSACTraining(nn.Module):
     def sac_gradients_at(self, q: Tensor, target: Tensor, importance: Tensor | None = None) -> CriticGradients:
         """Critic loss of values ``(B, N)`` that a pass of the online critics gave, and its gradients."""
         loss = critic_loss(q, target, importance)
-        return CriticGradients(loss.detach(), q.detach(), _gradients(loss, self.critic_params(), "critic"))
+        return CriticGradients(loss.detach(), q.detach(), self._gradients(loss, self.critic_params(), "critic"))
 
     def sac_actor_gradients(
         self,
@@ -271,14 +304,14 @@ class SupportSACTraining(nn.Module):
         with self._judging():
             q = self._criticise(critic_features, action, ONLINE)
         loss = actor_loss(q, log_prob, alpha, reduction)
-        gradients = _gradients(loss, self.actor_params(), "actor")
+        gradients = self._gradients(loss, self.actor_params(), "actor")
         return ActorGradients(loss.detach(), q.detach(), None if log_prob is None else log_prob.detach(), gradients)
 
     # --- the policy as it travels ---------------------------------------------------------------------------------------
 
     def policy_description(self) -> dict[str, Any]:
         """Plain values from which an actor rebuilds the policy."""
-        cls = type(self)
+        cls = self._class
         return {"type": "torch", "class": f"{cls.__module__}:{cls.__qualname__}", "options": dump(self.options)}
 
     def policy_tensors(self) -> dict[str, Tensor]:
@@ -303,6 +336,21 @@ class SupportSACTraining(nn.Module):
         require_shape(f"sac_forward_critic({twin})", q, (len(action), None))
         return q
 
+    def _gradients(self, loss: Tensor, parameters: Iterator[tuple[str, nn.Parameter]], part: str) -> list[Tensor]:
+        named = list(parameters)
+        own = [p for _, p in named]
+        found: Sequence[Tensor | None]
+        if self.sharding is None:
+            found = torch.autograd.grad(loss, own, allow_unused=True)
+        else:
+            found = self.sharding.gradients(loss, own)
+        unused = [name for (name, _), g in zip(named, found, strict=True) if g is None]
+        if unused:
+            raise SpecError(
+                f"{part}_params(): the loss does not depend on {', '.join(unused[:4])}; leave out what it cannot train"
+            )
+        return [g for g in found if g is not None]
+
     @contextlib.contextmanager
     def _judging(self) -> Iterator[None]:
         """Joint critics in eval mode: the actor is judged by their running statistics, and leaves them as they are."""
@@ -319,12 +367,3 @@ class SupportSACTraining(nn.Module):
 def missing_methods(cls: type[SupportSACTraining]) -> list[str]:
     """Methods of the contract that a class must define and does not."""
     return [name for name in REQUIRED if getattr(cls, name) is getattr(SupportSACTraining, name)]
-
-
-def _gradients(loss: Tensor, parameters: Iterator[tuple[str, nn.Parameter]], part: str) -> list[Tensor]:
-    named = list(parameters)
-    found = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
-    unused = [name for (name, _), g in zip(named, found, strict=True) if g is None]
-    if unused:
-        raise SpecError(f"{part}_params(): the loss does not depend on {', '.join(unused[:4])}; leave out what it cannot train")
-    return [g for g in found if g is not None]

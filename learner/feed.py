@@ -55,6 +55,7 @@ class Feed:
         self._rows = batch_size  # of all batches of one update
         self._reading = Reading(reading, open_view, batch_size)
         self._batches: deque[Batch] = deque()
+        self._next: list[Batch] | None = None  # the first of them, once somebody looked
         self._jobs: deque[Job] = deque()
         self._torn: dict[int, Torn] = {}
         self._redraws: deque[m.Redraw] = deque()
@@ -93,8 +94,16 @@ class Feed:
             if self._failure is not None:
                 raise self._failure
             self._ahead -= 1
-            rows = self._batches.popleft()
-        return rows.split(self._batch_size)
+            rows, parts = self._batches.popleft(), self._next
+            self._next = None
+        return parts or rows.split(self._batch_size)
+
+    def peek(self) -> list[Batch]:
+        """What the next :meth:`get` will give, the very objects; nothing where that is not here yet."""
+        with self._changed:
+            if self._next is None and self._batches:
+                self._next = self._batches[0].split(self._batch_size)
+            return self._next or []
 
     @property
     def must_draw(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from enum import IntEnum
 
@@ -19,6 +19,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from headrace.common.errors import ConfigError, GroupLost
+from headrace.learner.config import CPU, CUDA
+
+BACKENDS = {CPU: "gloo", CUDA: "cpu:gloo,cuda:nccl"}  # orders are said by processors
 
 
 class Order(IntEnum):
@@ -27,6 +30,8 @@ class Order(IntEnum):
     WAIT = 0
     UPDATE = 1
     STOP = 2
+    WEIGHTS = 3  # gather the policy
+    STATE = 4  # gather everything
 
 
 class Group:
@@ -46,7 +51,7 @@ class Group:
 
     @classmethod
     @contextlib.contextmanager
-    def join(cls, timeout_s: float) -> Iterator[Group]:
+    def join(cls, timeout_s: float, device: str = CPU) -> Iterator[Group]:
         """The group that ``torchrun`` put this process in, or a group of one.
 
         Raises:
@@ -59,9 +64,10 @@ class Group:
             return
         group = cls(rank, size, timeout_s)
         with group._together("meet"):
-            dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
+            dist.init_process_group(BACKENDS[device], timeout=timedelta(seconds=timeout_s))
         try:
-            yield group
+            with group._together("go on", when=_of_group):  # what gathers shards does so unseen by this class
+                yield group
         finally:
             with contextlib.suppress(RuntimeError):  # a lost rank has said so already
                 dist.destroy_process_group()
@@ -80,7 +86,7 @@ class Group:
         return Order(int(said))
 
     @torch.inference_mode()
-    def mean(self, tensors: Sequence[Tensor], rows: int) -> None:
+    def mean(self, tensors: Sequence[Tensor], rows: int, sums: Sequence[Tensor] = ()) -> None:
         """Put in place of each tensor, a mean over this rank's ``rows``, that over the rows of all ranks.
 
         One flat sum. A rank of 0 rows counts nothing, whatever its tensors hold; where no rank has rows the result is NaN.
@@ -88,6 +94,7 @@ class Group:
         Args:
             tensors: float32.
             rows: at least 0.
+            sums: sums over the rows of all ranks already, which become means too.
         """
         if self.size == 1:
             return
@@ -97,11 +104,23 @@ class Group:
         flat = torch.cat([*(t.reshape(-1) for t in tensors), tensors[0].new_ones(1)]).mul_(rows)
         with self._together("sum gradients"):
             dist.all_reduce(flat)
-        flat.div_(flat[-1].clone())
+        total = flat[-1].clone()
+        flat.div_(total)
+        for tensor in sums:
+            tensor.div_(total)
         first = 0
         for tensor in tensors:
             tensor.copy_(flat[first : first + tensor.numel()].view_as(tensor))
             first += tensor.numel()
+
+    @torch.inference_mode()
+    def norm(self, own: Tensor) -> Tensor:
+        """() Euclidean norm of all ranks' numbers, of the norm () of this rank's."""
+        squares = own.square()
+        if self.size > 1:
+            with self._together("sum norms"):
+                dist.all_reduce(squares)
+        return squares.sqrt()
 
     def copy_first(self, tensors: Sequence[Tensor]) -> None:
         """Overwrite every rank's tensors with those of rank 0."""
@@ -114,10 +133,12 @@ class Group:
             dist.broadcast(tensor, 0)
 
     @contextlib.contextmanager
-    def _together(self, what: str) -> Iterator[None]:
+    def _together(self, what: str, when: Callable[[Exception], bool] = lambda error: True) -> Iterator[None]:
         try:
             yield
         except (RuntimeError, dist.DistError) as error:  # gloo says so with either
+            if not when(error):
+                raise
             reason = str(error).splitlines()[0][:300]
             raise GroupLost(
                 f"rank {self.rank} of {self.size} could not {what}: a rank is gone, or silent for {self._timeout_s:g} s"
@@ -125,9 +146,32 @@ class Group:
             ) from error
 
 
+def _of_group(error: Exception) -> bool:
+    """Whether it comes of other ranks, and not of what this one does by itself."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
+
+
 def local_size() -> int:
     """Ranks of the group on this host."""
     return _variable("LOCAL_WORLD_SIZE", 1)
+
+
+def find_device(device: str) -> torch.device:
+    """The device of this rank.
+
+    Raises:
+        ConfigError: there is no GPU for it.
+    """
+    if device == CPU:
+        return torch.device(CPU)
+    rank, found = _variable("LOCAL_RANK", 0), torch.cuda.device_count()
+    if rank >= found:
+        raise ConfigError(
+            f"learner.device: {device}, but torch sees {found} GPUs and this is rank {rank} of the host; nearest valid: {CPU},"
+            f" or {found} ranks"
+        )
+    torch.cuda.set_device(rank)
+    return torch.device(device, rank)
 
 
 def _variable(name: str, default: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from headrace.common.batch import Array, Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
-from headrace.common.weights import Version
+from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Hello, Welcome
 from headrace.learner import checkpoint
@@ -26,6 +27,7 @@ from headrace.learner.settings import LearnerSettings
 from headrace.learner.sinks import MetricSinks
 
 LOG = logging.getLogger(__name__)
+Copy = tuple[dict[str, Any], WeightSet]  # of all that learning changes, and of the policy
 WAIT_S = 0.1
 PUBLISH_S = 5.0
 USE_UP_S = 1.0
@@ -44,7 +46,7 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         CheckpointError: a checkpoint exists but none can be read.
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
-    with Group.join(settings.learner.rank_timeout_s) as group:
+    with Group.join(settings.learner.rank_timeout_s, settings.learner.device) as group:
         return _run(settings, group, clock or MonotonicClock())
 
 
@@ -99,7 +101,7 @@ class LearnerLoop:
         self._group = group or Group()
         self.sac = settings.make_sac(welcome, self._group)
         self._from_seed = self._restore()
-        self.sac.copy_first()
+        self.sac.begin()
         self._metrics: dict[str, torch.Tensor] = {}
         self._published_at = -1.0
         self._published_step = -1
@@ -149,7 +151,6 @@ class LearnerLoop:
                 self._publish()
             self._log()
         self._use_up(stop)
-        self._group.order(Order.STOP)
         return self._finish()
 
     def _update(self, batches: list[Batch]) -> None:
@@ -157,6 +158,9 @@ class LearnerLoop:
         self._group.order(Order.UPDATE)
         batch, *actor_batch = batches
         self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
+        if self.sac.device.type != "cpu":
+            for ahead in self._feed.peek():
+                self.sac.prepare.ahead(ahead)
         self._rows = batch.rows
         self._rater.note(batch, self.sac.td_error)
 
@@ -165,10 +169,21 @@ class LearnerLoop:
         ended = self._saved_step < self._settings.offline_updates <= self.sac.step  # a phase that is not granted again
         return (enough or ended) and not self._saver.busy
 
-    def _save(self) -> None:
+    def _save(self, copy: Copy | None = None) -> None:
         """Hand over a copy of everything; one that cannot be written is due again later, and training goes on."""
+        state, weights = copy or self._copy()
         self._saved_step = self.sac.step
-        self._saver.save(self.sac.step, self.sac.get_state(), self.sac.weights(self._version()))
+        self._saver.save(self.sac.step, state, weights)
+
+    def _copy(self) -> Copy:
+        """State and policy as they are now."""
+        self._have_gathered(Order.STATE)
+        return self.sac.get_state(), self.sac.weights(self._version())
+
+    def _have_gathered(self, order: Order) -> None:
+        """Have the other ranks do their part in what all hold shares of."""
+        if self.sac.is_sharded:
+            self._group.order(order)
 
     def _use_up(self, stop: threading.Event) -> None:
         """Make the updates of batches that are already here: they were granted and will not come again."""
@@ -195,21 +210,26 @@ class LearnerLoop:
         enough = self.sac.step - self._published_step >= config.publish_every_updates
         return enough and self._clock.now() - self._published_at >= config.publish_period_s
 
-    def _publish(self) -> None:
+    def _publish(self, weights: WeightSet | None = None) -> None:
         self._published_at, self._published_step = self._clock.now(), self.sac.step
-        self._feed.publish(self.sac.weights(self._version()))
+        if weights is None:
+            self._have_gathered(Order.WEIGHTS)
+            weights = self.sac.weights(self._version())
+        self._feed.publish(weights)
         self._link.wake()
 
     def _finish(self) -> bool:
         done = self._feed.stop is not None and self._feed.stop.done
+        copy = self._copy()  # what follows may take longer than the other ranks would wait
+        self._group.order(Order.STOP)
         if self._published_step != self.sac.step:
-            self._publish()
+            self._publish(copy[1])
         self._feed.wait_published(PUBLISH_S)
-        self._save_last()
+        self._save_last(copy)
         self._log(force=True)
         return done
 
-    def _save_last(self) -> None:
+    def _save_last(self, copy: Copy) -> None:
         """Have everything on disk.
 
         Raises:
@@ -218,7 +238,7 @@ class LearnerLoop:
         """
         self._saver.wait(FINAL_S)
         if self._must_save():
-            self._save()
+            self._save(copy)
             self._saver.wait(FINAL_S)
         if self._saver.not_saved:
             raise CheckpointError(self._saver.not_saved)

@@ -56,15 +56,30 @@ def split(sample: Sample, parts: int) -> list[tuple[Sample, float]]:
     ]
 
 
-def joined(found: Iterable[tuple[Found, float]]) -> Found:
+def blank(sample: Sample) -> Sample:
+    """As many rows of zeros."""
+
+    def zeros(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: zeros(column) for key, column in value.items()}
+        return torch.zeros_like(value) if isinstance(value, Tensor) else value
+
+    return replace(sample, **{f.name: zeros(getattr(sample, f.name)) for f in fields(sample)})
+
+
+def joined(found: Iterable[tuple[Found, float]], *, sums: bool = False) -> Found:
     """What a step finds over all rows, of what it finds in each part and the part's share of them.
 
     () tensors are means over rows and weighed by the shares, as are lists, which are gradients; other tensors have a number or
     more a row and are put one behind the other. Dataclasses and tuples hold any of these, or None.
+
+    Args:
+        found: parts in order.
+        sums: gradients are no means but sums over rows, and simply added.
     """
     total: Any = None
     for part, share in found:
-        total = _add(total, part, share)
+        total = _add(total, part, share, 1.0 if sums else share)
     return total  # type: ignore[no-any-return]  # of what went in
 
 
@@ -74,19 +89,18 @@ def _rows(value: Any, low: int, high: int) -> Any:
     return value[low:high] if isinstance(value, Tensor) and value.dim() else value
 
 
-def _add(before: Any, value: Any, share: float) -> Any:
+def _add(before: Any, value: Any, share: float, of_gradients: float) -> Any:
     if value is None:
         return None
     if isinstance(value, tuple):
-        return tuple(_add(None if before is None else before[i], each, share) for i, each in enumerate(value))
-    if is_dataclass(value):
-        names = [f.name for f in fields(value)]
-        sums = {n: _add(None if before is None else getattr(before, n), getattr(value, n), share) for n in names}
-        return replace(value, **sums)  # type: ignore[type-var]  # an instance, since fields() took it
+        return tuple(_add(None if before is None else before[i], each, share, of_gradients) for i, each in enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        each = [(f.name, None if before is None else getattr(before, f.name), getattr(value, f.name)) for f in fields(value)]
+        return replace(value, **{name: _add(old, new, share, of_gradients) for name, old, new in each})
     if isinstance(value, list):
         if before is None:
-            return [each * share for each in value]  # of its own: passes by hand write over theirs
-        torch._foreach_add_(before, value, alpha=share)
+            return [each * of_gradients for each in value]  # of its own: passes by hand write over theirs
+        torch._foreach_add_(before, value, alpha=of_gradients)
         return before
     if value.dim():
         return value if before is None else torch.cat((before, value))

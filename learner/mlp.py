@@ -207,7 +207,9 @@ class MLP(SupportSACTraining):
         return Networks(self.actor, _dense(self.critics), _dense(self.target_critics))
 
     def _by_hand(self, x: Tensor) -> Steps | None:
-        """The steps for this batch size, or None where autograd must: steady critics, other devices, autocast."""
+        """The steps for this batch size, or None where autograd must: shards, steady critics, other devices, autocast."""
+        if self.sharding is not None:
+            return None
         if self.options.steady or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return None
         if self._steps is None or self._steps.batch != len(x):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.batch import Batch
+from headrace.common.weights import NO_VERSION
 from headrace.common.wire.link import Link
 from headrace.common.wire.messages import Welcome
 from headrace.learner.feed import Feed
@@ -30,13 +31,17 @@ class RankLoop:
             GroupLost: another rank is gone or silent.
         """
         try:
-            self.sac.copy_first()
+            self.sac.begin()
             self._feed.start_drawing()
             self._link.wake()
             while (order := self._group.order()) is not Order.STOP:
                 self._link.check()
                 if order is Order.UPDATE:
                     self._update()
+                elif order is Order.STATE:
+                    self.sac.get_state()
+                if order in (Order.STATE, Order.WEIGHTS):
+                    self.sac.weights(NO_VERSION)
         finally:
             self.sac.model.close()
 
@@ -51,6 +56,9 @@ class RankLoop:
         self._last = fresh or self._last
         batch, *actor_batch = self._last
         self.sac.update(batch, None, *actor_batch, counts=fresh is not None)
+        if self.sac.device.type != "cpu":
+            for ahead in self._feed.peek():
+                self.sac.prepare.ahead(ahead)
         self._rater.note(batch, self.sac.td_error)
         self._hungry += fresh is None
         self._feed.report({"learner/updates": self.sac.step, "updates_without_rows": self._hungry})

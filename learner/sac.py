@@ -7,7 +7,7 @@ this file decides what is summed, when, and which steps count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from headrace.learner.config import LearnerConfig
 from headrace.learner.contract import ActorGradients, CriticGradients, SupportSACTraining
 from headrace.learner.group import Group, Order
 from headrace.learner.losses import td_error, td_target
-from headrace.learner.micro import Found, joined, parts_of, split
+from headrace.learner.micro import Found, blank, joined, parts_of, split
 from headrace.learner.sample import Sample, Sampler
 from headrace.learner.subset import CriticSubset
 from headrace.learner.temperature import ALARM
@@ -91,11 +91,11 @@ class SAC(TrainState):
         """
         self._take_statistics(statistics)
         self._counts = counts
-        sample = self.augment(self.prepare(batch))
+        sample = self._sample(batch)
         metrics = self.update_critic(sample)
         self.step += 1
         if self.step > self.config.critic_warmup_updates and self.step % self.config.actor_update_interval == 0:
-            metrics |= self.update_actor(sample if actor_batch is None else self.augment(self.prepare(actor_batch)))
+            metrics |= self.update_actor(sample if actor_batch is None else self._sample(actor_batch))
         if self.step % self.config.target_update_interval == 0:
             self.update_target_network()
         self._skipped = metrics["sac/updates_skipped"] = self._skipped + self._skip
@@ -116,7 +116,7 @@ class SAC(TrainState):
         self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
         self._skip = torch.zeros_like(self._skip)
         q_mean, reward_mean = found.q.mean(), sample.reward.mean()
-        self._reduce(sample, found.loss, q_mean, reward_mean, *found.gradients)
+        self._reduce(sample, found.gradients, found.loss, q_mean, reward_mean)
         norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers, self._critic_clip)
         self._outside = self._outside + sample.outside
         return {
@@ -133,7 +133,7 @@ class SAC(TrainState):
         found = self._found(self._actor_gradients, sample)
         log_prob = [] if found.log_prob is None else [found.log_prob.mean()]
         q_mean = found.q.mean()
-        self._reduce(sample, found.loss, q_mean, *found.gradients, *log_prob)
+        self._reduce(sample, found.gradients, found.loss, q_mean, *log_prob)
         norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
         metrics = {
             "actor/loss": found.loss,
@@ -160,11 +160,25 @@ class SAC(TrainState):
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
+    def _sample(self, batch: Batch) -> Sample:
+        sample = self.augment(self.prepare(batch))
+        if self._counts or self.model.sharding is None:
+            return sample
+        return blank(sample)  # 0 times the gradients of what may not be finite would be none
+
     def _found(self, judge: Callable[[Sample], Found], sample: Sample) -> Found:
         """What a step finds over all rows of a sample, in as many parts as are wanted."""
-        if self._parts == 1:
+        sharding = self.model.sharding
+        if self._parts == 1 and sharding is None:
             return judge(sample)
-        return joined((judge(part), share) for part, share in split(sample, self._parts))
+
+        def found() -> Iterator[tuple[Found, float]]:
+            for part, share in split(sample, self._parts):
+                if sharding is not None:
+                    sharding.rows = self._rows(part)
+                yield judge(part), share
+
+        return joined(found(), sums=sharding is not None)
 
     def _critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
         """Gradients of the critics towards what their targets say of the next step, and that target."""
@@ -202,9 +216,14 @@ class SAC(TrainState):
         entropy = next_log_prob if self.config.entropy_backup else None
         return td_target(sample.reward, sample.weight, self._subset.of(next_q), entropy, self.temperature.alpha())
 
-    def _reduce(self, sample: Sample, *means: Tensor) -> None:
-        """Means over this rank's rows, and buffers, become those of the group."""
-        self._group.mean([*means, *self._float_buffers], len(sample.reward) if self._counts else 0)
+    def _rows(self, sample: Sample) -> int:
+        """Rows of a sample that count."""
+        return len(sample.reward) if self._counts else 0
+
+    def _reduce(self, sample: Sample, gradients: list[Tensor], *means: Tensor) -> None:
+        """Means over this rank's rows, and buffers, become those of the group; so do gradients, which are sums if of shards."""
+        own, sums = (gradients, []) if self.model.sharding is None else ([], gradients)
+        self._group.mean([*means, *own, *self._float_buffers], self._rows(sample), sums)
 
     def _take_statistics(self, statistics: ObsStatistics | None) -> None:
         if self.normaliser is None:
@@ -227,6 +246,8 @@ class SAC(TrainState):
     ) -> Tensor:
         """Judge, clip, step, or put the buffers back; returns the norm of the gradient before clipping."""
         norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        if self.model.sharding is not None:
+            norm = self._group.norm(norm)
         # 0 times a number is 0, and 0 times what is none is NaN; three kernels where isfinite() and a cast take six
         self._skip = torch.maximum(self._skip, (norm + loss).mul_(0.0).nan_to_num_(nan=1.0))
         if clip is not None:

@@ -16,6 +16,7 @@ from headrace.common.specs import TransitionSpec
 from headrace.learner.distribution import ActionBox
 from headrace.learner.losses import bootstrap, discounted_return, discounts
 from headrace.learner.normalise import ObsNormaliser
+from headrace.learner.uploads import Columns, Uploads
 
 Array = np.ndarray[Any, Any]
 
@@ -59,6 +60,14 @@ class Sampler:
         self._spec, self._normaliser, self._device = spec, normaliser, device
         self._box = ActionBox(spec.action, device)
         self._powers = discounts(gamma, spec.window).to(device)
+        self._uploads: Uploads | None = None
+        if device is not None and device.type == "cuda":
+            self._uploads = Uploads(self._load, device)
+
+    def ahead(self, batch: Batch) -> None:
+        """Begin to copy a batch to the device, if that is a GPU; :meth:`__call__` takes the copy of this very object."""
+        if self._uploads is not None:
+            self._uploads.begin(batch)
 
     def __call__(self, batch: Batch) -> Sample:
         """The batch as tensors.
@@ -66,25 +75,35 @@ class Sampler:
         Raises:
             SpecError: the batch has other columns or keys than the spec.
         """
+        columns = self._load(batch) if self._uploads is None else self._uploads.take(batch)
+        action, outside = self._box.normalise(columns["action"].reshape(len(batch), -1))
+        return Sample(
+            self._observe("obs", columns),
+            self._observe("next_obs", columns),
+            action,
+            discounted_return(columns["rewards"], self._powers),
+            bootstrap(columns["steps"], columns["terminated"], self._powers),
+            outside,
+            columns.get("weights"),
+        )
+
+    def _load(self, batch: Batch) -> Columns:
         rows, spec = batch.rows, self._spec
         if rows.dtype != spec.row_dtype:
             raise SpecError(f"batch.rows: rows of {rows.dtype.itemsize} bytes, the spec's have {spec.row_dtype.itemsize}")
-        action, outside = self._box.normalise(self._tensor(rows["action"]).reshape(len(rows), -1))
-        return Sample(
-            self._observe("obs", batch.obs),
-            self._observe("next_obs", batch.next_obs),
-            action,
-            discounted_return(self._tensor(rows["rewards"]), self._powers),
-            bootstrap(self._tensor(rows["steps"].astype(np.int64)), self._tensor(rows["terminated"]), self._powers),
-            outside,
-            None if batch.weights is None else self._tensor(batch.weights),
-        )
+        columns = {name: rows[name] for name in ("action", "rewards", "terminated")}
+        columns["steps"] = rows["steps"].astype(np.int64)
+        if batch.weights is not None:
+            columns["weights"] = batch.weights
+        for name, obs in (("obs", batch.obs), ("next_obs", batch.next_obs)):
+            for o in spec.obs:
+                if o.key not in obs:
+                    raise SpecError(f"batch.{name}: key {o.key!r} is missing, the batch holds {sorted(obs)}")
+                columns[f"{name}.{o.key}"] = obs[o.key]
+        return {name: self._tensor(array) for name, array in columns.items()}
 
-    def _observe(self, name: str, obs: Mapping[str, Array]) -> dict[str, Tensor]:
-        for o in self._spec.obs:
-            if o.key not in obs:
-                raise SpecError(f"batch.{name}: key {o.key!r} is missing, the batch holds {sorted(obs)}")
-        tensors = {o.key: self._tensor(obs[o.key]) for o in self._spec.obs}
+    def _observe(self, name: str, columns: Columns) -> dict[str, Tensor]:
+        tensors = {o.key: columns[f"{name}.{o.key}"] for o in self._spec.obs}
         return tensors if self._normaliser is None else self._normaliser(tensors)
 
     def _tensor(self, array: Array) -> Tensor:
@@ -93,4 +112,7 @@ class Sampler:
         whole = not any(stride % array.itemsize for stride in array.strides)
         if not (array.flags.writeable and array.flags.c_contiguous and whole):
             array = array.copy()
-        return torch.from_numpy(array).to(self._device)
+        tensor = torch.from_numpy(array)
+        if self._uploads is not None:
+            tensor = tensor.pin_memory()  # only from there a copy goes on by itself
+        return tensor.to(self._device, non_blocking=True)

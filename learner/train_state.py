@@ -14,10 +14,11 @@ from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version, WeightSet, require_policy
 from headrace.learner.adam import Adam, copy_tensors
-from headrace.learner.config import LearnerConfig
+from headrace.learner.config import SHARDED, LearnerConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.group import Group
 from headrace.learner.normalise import ObsNormaliser
+from headrace.learner.shards import gathered, held
 from headrace.learner.temperature import Temperature
 
 
@@ -53,12 +54,19 @@ class TrainState:
                 "learner.normalise_obs: true, but actors normalise for the mlp only; a model of your own normalises in"
                 " sac_state_features(), with buffers of its own; nearest valid: false"
             )
+        if config.strategy == SHARDED and self._group.size == 1:
+            raise ConfigError(
+                "learner.strategy: sharded, but this learner is a single rank and has nobody to share with; nearest valid:"
+                " replicated, or start several ranks"
+            )
         self._actor_keys = {o.key for o in spec.obs if o.role != "critic"}
         model.sac_update_target_network(1.0)  # the target starts as a copy, whatever the model drew for it
         self.device = next(iter(model.actor_params()))[1].device
-        betas = (config.adam_beta1, config.adam_beta2)
-        self.actor_optimizer = Adam(list(model.actor_params()), config.actor_lr, betas)
-        self.critic_optimizer = Adam(list(model.critic_params()), config.critic_lr, betas)
+        if self.device.type != config.device:
+            raise ConfigError(
+                f"learner.device: {config.device}, but the model is on {self.device.type} here, the nearest valid"
+            )
+        self._make_optimizers()
         self.target_entropy = -float(model.action_dim) if config.target_entropy is None else config.target_entropy
         self.temperature = Temperature(config, self.target_entropy, self.device)
         self.normaliser = ObsNormaliser(spec, self.device) if config.normalise_obs else None
@@ -76,9 +84,12 @@ class TrainState:
     # --- the policy as it travels -----------------------------------------------------------------------------------
 
     def weights(self, version: Version) -> WeightSet:
-        """A copy of the policy as it is now, with the observation statistics that belong to it."""
+        """A copy of the policy as it is now, with the observation statistics that belong to it.
+
+        Where ranks share the model, all have to call this together, as well as :meth:`get_state`.
+        """
         policy = {**self.model.policy_description(), "normalise": self.normaliser is not None}
-        tensors = {name: _to_numpy(t) for name, t in self.model.policy_tensors().items()}
+        tensors = {name: _to_numpy(gathered(t)) for name, t in self.model.policy_tensors().items()}
         if self.normaliser is not None:
             for name, tensor in self.normaliser.get_state().items():
                 if name.partition(".")[2] in self._actor_keys:
@@ -111,7 +122,7 @@ class TrainState:
 
     def get_state(self) -> dict[str, Any]:
         """``tensors``: name -> copy of every tensor that learning changes; ``scalars``: plain values."""
-        tensors = {name: tensor.detach().clone() for name, tensor in self._tensors().items()}
+        tensors = {name: gathered(tensor).detach().clone() for name, tensor in self._tensors().items()}
         tensors["generator"] = self.generator.get_state()
         for part, optimizer in self._optimizers().items():
             tensors.update({f"{part}.{name}": tensor for name, tensor in optimizer.get_state().items()})
@@ -139,13 +150,13 @@ class TrainState:
             optimizer.set_state(tensors.get(part, {}))
         if self.normaliser is not None:
             self.normaliser.set_state(tensors.get("normaliser", {}))
-        self.generator.set_state(generator.cpu())
+        self._restore_noise(generator.cpu(), int(state["scalars"]["step"]))
         self.step = int(state["scalars"]["step"])
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether every number is finite and the counters make sense."""
         for name, tensor in self._tensors().items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            if tensor.is_floating_point() and not bool(torch.isfinite(held(tensor)).all()):
                 return False, f"{name} is not finite"
         parts: dict[str, Adam | ObsNormaliser] = {**self._optimizers()}
         if self.normaliser is not None:
@@ -156,16 +167,35 @@ class TrainState:
                 return False, f"{name}: {reason}"
         return self.step >= 0, f"step is {self.step}" if self.step < 0 else ""
 
-    def copy_first(self) -> None:
-        """Begin as rank 0 of the group is, with noise of this rank's own."""
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the ranks share one model."""
+        return self.model.sharding is not None
+
+    def begin(self) -> None:
+        """Begin as rank 0 of the group is, with noise of this rank's own, and with its share of the model if it is shared.
+
+        Until then every rank holds all of it, so a checkpoint is restored before.
+        """
         if self._group.size == 1:
             return
         state, step = self.get_state(), torch.tensor(self.step)
         self._group.copy_first([step, *(t for name, t in sorted(state["tensors"].items()) if name != "generator")])
+        state["scalars"]["step"] = int(step)
+        if self.config.strategy == SHARDED:
+            self.model.shard(self._group.size)
+            self._make_optimizers()
+        elif self._group.leads:
+            return
+        self.set_state(state)
         if not self._group.leads:
-            state["scalars"]["step"] = int(step)
-            self.set_state(state)
             self._seed_noise()
+
+    def _make_optimizers(self) -> None:
+        model, config = self.model, self.config
+        betas = (config.adam_beta1, config.adam_beta2)
+        self.actor_optimizer = Adam(list(model.actor_params()), config.actor_lr, betas)
+        self.critic_optimizer = Adam(list(model.critic_params()), config.critic_lr, betas)
 
     def _tensors(self) -> dict[str, Tensor]:
         own = {"log_alpha": self.temperature.raw, "skipped": self._skipped, "outside": self._outside}
@@ -174,6 +204,12 @@ class TrainState:
     def _optimizers(self) -> dict[str, Adam]:
         out = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
         return out if self.temperature.optimizer is None else {**out, "alpha_optimizer": self.temperature.optimizer}
+
+    def _restore_noise(self, state: Tensor, step: int) -> None:
+        if state.shape == self.generator.get_state().shape:
+            self.generator.set_state(state)
+        else:  # of another kind of device, whose noise cannot be gone on with here
+            self.generator.manual_seed(derive_seed(self._seed, "sac", self.device.type, step))
 
     def _seed_noise(self) -> None:
         further = () if self._group.leads else (self._group.rank, self.step)  # a group that begins again draws other noise

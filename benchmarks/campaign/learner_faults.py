@@ -7,6 +7,8 @@ from campaign.planting import Mutant
 OPTIONS, CRITIC = ("tests/unit/learner/test_sac_options.py",), ("tests/unit/learner/test_critic.py",)
 GROUP, DEMANDS = ("tests/unit/learner/test_group.py",), ("tests/protocol/test_demands.py",)
 MICRO = ("tests/unit/learner/test_micro.py",)
+SHARDING = ("tests/unit/learner/test_sharding.py",)
+UPLOADS, FEED = ("tests/unit/learner/test_uploads.py",), ("tests/unit/learner/test_feed.py",)
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
 
 LEARNER = (
@@ -35,8 +37,8 @@ LEARNER = (
     Mutant(
         "actor-always-climbs-the-minimum",
         "learner/sac.py",
-        "reduction = self.config.actor_reduction",
-        'reduction = "min"',
+        "model, reduction = self.model, self.config.actor_reduction",
+        'model, reduction = self.model, "min"',
         OPTIONS,
     ),
     Mutant(
@@ -144,7 +146,7 @@ LEARNER = (
         OPTIONS,
     ),
     # ranks
-    Mutant("ranks-sum-gradients", "learner/group.py", "flat.div_(flat[-1].clone())", "pass", GROUP),
+    Mutant("ranks-sum-gradients", "learner/group.py", "flat.div_(total)", "pass", GROUP),
     Mutant(
         "rows-that-are-not-new-count",
         "learner/sac.py",
@@ -155,36 +157,88 @@ LEARNER = (
     Mutant(
         "a-temperature-of-each-rank-s-own",
         "learner/sac.py",
-        "*found.gradients, *log_prob)",
-        "*found.gradients)",
+        "found.loss, q_mean, *log_prob)",
+        "found.loss, q_mean)",
         GROUP,
     ),
     Mutant(
         "ranks-begin-apart",
         "learner/train_state.py",
-        "self.set_state(state)\n            self._seed_noise()",
-        "self._seed_noise()",
+        "self.set_state(state)\n        if not self._group.leads:",
+        "if not self._group.leads:",
         GROUP,
     ),
     Mutant("critics-drawn-by-each-rank", "learner/subset.py", "            self._group.copy_first([self._drawn])\n", "", GROUP),
     Mutant(
         "values-of-one-rank-s-rows",
         "learner/sac.py",
-        "self._reduce(sample, found.loss, q_mean, reward_mean, *found.gradients)",
-        "self._reduce(sample, found.loss, *found.gradients)",
+        "self._reduce(sample, found.gradients, found.loss, q_mean, reward_mean)",
+        "self._reduce(sample, found.gradients, found.loss)",
         GROUP,
     ),
+    # one model for all ranks
+    Mutant("shards-weigh-ranks-alike", "learner/sharding.py", "(loss * self.rows).backward()", "loss.backward()", SHARDING),
+    Mutant("only-wanted-gradients", "learner/sharding.py", ".rows).backward()", ".rows).backward(inputs=parameters)", SHARDING),
+    Mutant(
+        "gradients-of-other-parts-stay", "learner/sharding.py", "            p.grad = None\n", "            pass\n", SHARDING
+    ),
+    Mutant(
+        "averages-of-ranks",
+        "learner/sharding.py",
+        "            unit.set_gradient_divide_factor(1.0)",
+        "            pass",
+        SHARDING,
+    ),
+    Mutant("yesterdays-weights", "learner/sharding.py", "mesh=mesh, reshard_after_forward=True", "mesh=mesh", SHARDING),
+    Mutant(
+        "methods-that-gather-nothing", "learner/sharding.py", "            self._hook(name)\n", "            pass\n", SHARDING
+    ),
+    Mutant("norm-of-a-rank-s-own-rows", "learner/sac.py", "norm = self._group.norm(norm)", "pass", SHARDING),
+    Mutant(
+        "moments-begin-anew",
+        "learner/train_state.py",
+        "            self._make_optimizers()\n        elif",
+        "        elif",
+        SHARDING,
+    ),
+    Mutant("rows-of-another-rank", "learner/shards.py", "mesh.get_local_rank() * each", "0", SHARDING),
+    Mutant("last-rows-that-are-no-numbers", "learner/sac.py", "return blank(sample)", "return sample", SHARDING),
+    Mutant("policy-of-another-class", "learner/contract.py", "cls = self._class\n", "cls = type(self)\n", SHARDING),
+    Mutant(
+        "target-of-the-whole",
+        "learner/contract.py",
+        "self.sharding, self._target_pairs = Sharding(",
+        "self.sharding, _ = Sharding(",
+        SHARDING,
+    ),
+    # a GPU
+    Mutant(
+        "copies-in-the-stream-that-computes",
+        "learner/uploads.py",
+        "with self._device.stream(self._stream):",
+        "if True:",
+        UPLOADS,
+    ),
+    Mutant("copies-that-nobody-waits-for", "learner/uploads.py", "        stream.wait_event(copied)\n", "", UPLOADS),
+    Mutant("copied-twice", "learner/uploads.py", "self._begun.pop(id(batch), None)", "None", UPLOADS),
+    Mutant("other-objects-than-were-shown", "learner/feed.py", "return parts or rows.split", "return rows[:].split", FEED),
     # micro-batches
     Mutant("a-draw-of-critics-for-each-part", "learner/subset.py", "if self._drawn is None:", "if True:", MICRO),
     Mutant("parts-weigh-alike", "learner/micro.py", "(high - low) / rows)", "1 / parts)", MICRO),
-    Mutant("gradients-of-the-last-part", "learner/micro.py", "torch._foreach_add_(before, value, alpha=share)", "pass", MICRO),
-    Mutant("gradients-in-memory-of-the-passes", "learner/micro.py", "[each * share for each in value]", "value", MICRO),
+    Mutant(
+        "gradients-of-the-last-part",
+        "learner/micro.py",
+        "torch._foreach_add_(before, value, alpha=of_gradients)",
+        "pass",
+        MICRO,
+    ),
+    Mutant("gradients-in-memory-of-the-passes", "learner/micro.py", "[each * of_gradients for each in value]", "value", MICRO),
     Mutant("norms-of-one-part", "learner/micro.py", "if parts > 1 and norm is not None:", "if False:", MICRO),
     Mutant(
         "augmented-part-by-part",
         "learner/sac.py",
-        "return joined((judge(part), share) for part, share in split(sample, self._parts))",
-        "return joined((judge(self.augment(part)), share) for part, share in split(sample, self._parts))",
+        "yield judge(part), share",
+        "yield judge(self.augment(part)), share",
         MICRO,
     ),
     Mutant(

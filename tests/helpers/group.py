@@ -7,11 +7,17 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
+from helpers.rank import learn
+
+from headrace.learner.group import Group
+
 TESTS = Path(__file__).parents[1]
-WAIT_S = 60
+WAIT_S = 150
 Lines = list[dict[str, Any]]
 
 
@@ -32,9 +38,10 @@ def start(size: int, *, timeout_s: float = 30.0, **cases: dict[str, Any]) -> lis
 
 def finish(ranks: list[subprocess.Popen[str]]) -> list[dict[str, Lines]]:
     """What each rank printed for each case; all must have ended well."""
+    with ThreadPoolExecutor(len(ranks)) as readers:  # at once: who cannot print holds up all others
+        printed = list(readers.map(lambda process: process.communicate(timeout=WAIT_S), ranks))
     said = []
-    for process in ranks:
-        out, err = process.communicate(timeout=WAIT_S)
+    for process, (out, err) in zip(ranks, printed, strict=True):
         assert process.returncode == 0, err
         cases: dict[str, Lines] = {}
         for line in map(json.loads, out.splitlines()):
@@ -43,6 +50,21 @@ def finish(ranks: list[subprocess.Popen[str]]) -> list[dict[str, Lines]]:
     return said
 
 
-def without(lines: Lines, *names: str) -> Lines:
-    """The lines but for some of their values."""
-    return [{k: v for k, v in line.items() if k not in names} for line in lines]
+def alone(**cases: dict[str, Any]) -> dict[str, Lines]:
+    """What this process makes of the cases by itself."""
+    return {case: list(learn(Group(), **how)) for case, how in cases.items()}
+
+
+def require_close(ours: Lines, theirs: Lines) -> None:
+    """Refuse lines whose numbers differ by more than 1e-6, or 1e-5 of a large one, or that are of other parameters."""
+    assert [line.get("policy") for line in ours] == [line.get("policy") for line in theirs]
+    torch.testing.assert_close(*(_tensors(lines) for lines in (ours, theirs)), rtol=1e-5, atol=1e-6)
+
+
+def _tensors(value: Any) -> Any:
+    """Lists of numbers as tensors, whose difference is told in a line."""
+    if isinstance(value, dict):
+        return {name: _tensors(each) for name, each in value.items() if name not in ("digest", "policy")}
+    if isinstance(value, list) and isinstance(value[0], dict):
+        return [_tensors(each) for each in value]
+    return torch.tensor(value, dtype=torch.float64)

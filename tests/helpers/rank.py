@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,12 +22,18 @@ from torch import Tensor, nn
 from headrace.common.batch import Batch
 from headrace.common.config import option
 from headrace.common.specs import ObsSpec, TransitionSpec
-from headrace.learner.config import LearnerConfig
+from headrace.common.weights import NO_VERSION
+from headrace.learner import checkpoint
+from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.group import Group
+from headrace.learner.models import make_model
 from headrace.learner.sac import SAC
+from headrace.learner.shards import held
 
 NOISE = 2
 SHOWN = ("critic/loss", "critic/qvalue_mean", "critic/grad_norm", "actor/loss", "actor/logprob_mean", "sac/alpha")
+TIED = "helpers.rank:TiedNoise"
+CAMERA = ObsSpec("camera", (13, 13, 3), "|u1")
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class TiedOptions(OwnOptions):
     """Options of :class:`TiedNoise`."""
 
     critics: int = option(2, help="number of critics", low=1, high=8)
+    nested: bool = option(False, help="whether the layers of a critic are gathered one by one")
 
 
 class TiedNoise(OwnModel):
@@ -60,10 +69,20 @@ class TiedNoise(OwnModel):
         log_prob = (-0.5 * noise.square() - self.log_std - torch.log(1 - torch.tanh(u).square() + 1e-6)).sum(1)
         return torch.tanh(u), log_prob, None
 
+    def shard_units(self) -> Sequence[nn.Module]:
+        inner = [layer for head in (*self.q, *self.q_target) for layer in (head[0], head[2])]
+        return [*(inner if self.options.nested else []), *super().shard_units()]
 
-def spec() -> TransitionSpec:
-    """Observation and noise."""
-    return make_spec(obs=(ObsSpec("noise", (NOISE,), "<f4"), ObsSpec("obs", (3,), "<f4")))
+
+def spec(model: str = TIED) -> TransitionSpec:
+    """Observation and noise; for cameras an image too."""
+    images = (CAMERA,) if model == "pixels" else ()
+    return make_spec(obs=(*images, ObsSpec("noise", (NOISE,), "<f4"), ObsSpec("obs", (3,), "<f4")))
+
+
+def numbers(tensors: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """Name -> all its numbers."""
+    return {name: t.double().flatten().tolist() for name, t in tensors.items() if name != "generator"}
 
 
 def digest(sac: SAC) -> str:
@@ -73,43 +92,92 @@ def digest(sac: SAC) -> str:
     return hashlib.sha256(b"".join(data)).hexdigest()
 
 
-def make_tied(group: Group, critics: int, options: Mapping[str, Any]) -> SAC:
+def make_learner(group: Group, model: ModelConfig, options: Mapping[str, Any], load: str | None) -> SAC:
     """A learner that begins alike in every rank, whatever a further one has before it hears of rank 0."""
-    torch.manual_seed(group.rank)  # what a rank begins with must not matter
-    sac = SAC(TiedNoise(spec(), critics=critics), spec(), LearnerConfig(**{"batch_size": 8, **options}), 0, group)
-    if group.leads:
-        torch.manual_seed(0)
-        sac.model.load_state_dict(TiedNoise(spec(), critics=critics).state_dict())
-        sac.model.sac_update_target_network(1.0)
-    sac.copy_first()
+    config = LearnerConfig(**{"batch_size": 8, **options})
+    made = make_model(spec(model.type), model, 17 * group.rank)  # what a rank begins with must not matter
+    sac = SAC(made, spec(model.type), config, 0, group)
+    if group.leads and load is not None:
+        found = checkpoint.resume(Path(load))
+        if found is not None:
+            sac.set_state(found.state)
+    sac.begin()
     return sac
 
 
-def batch_of(group: Group, rows: int, update: int) -> Batch:
+def batch_of(group: Group, model: str, rows: int, update: int, *, poisoned: bool) -> Batch:
     """This rank's part of an update's rows, which all ranks share."""
-    whole = make_batch(spec(), rows, seed=update, rewards=np.linspace(-1, 1, rows)[:, None])
+    whole = make_batch(spec(model), rows, seed=update, rewards=np.linspace(-1, 1, rows)[:, None])
     edges = [rank * rows // group.size for rank in range(group.size + 1)]
-    return whole[edges[group.rank] : edges[group.rank + 1]]
+    mine = whole[edges[group.rank] : edges[group.rank + 1]]
+    if poisoned:
+        mine.obs["obs"][:] = math.nan
+    return mine
+
+
+def watch_gradients(sac: SAC) -> dict[str, list[float]]:
+    """Fills with all gradients of each update, whole, as the optimisers get them."""
+    seen: dict[str, list[float]] = {}
+    reduce = sac._reduce
+
+    def look(sample: Any, gradients: list[Tensor], *means: Tensor) -> None:
+        reduce(sample, gradients, *means)
+        for part in (sac.model.actor_params, sac.model.critic_params):
+            named = list(part())
+            if [tuple(held(p).shape) for _, p in named] == [tuple(g.shape) for g in gradients]:
+                seen.update(numbers({name: _whole(g, p) for (name, p), g in zip(named, gradients, strict=True)}))
+
+    sac._reduce = look  # type: ignore[method-assign]
+    return seen
+
+
+def _whole(gradient: Tensor, like: Any) -> Tensor:
+    if not is_shard(like):
+        return gradient
+    from torch.distributed.tensor import DTensor
+
+    made: Any = DTensor
+    dressed = made.from_local(
+        gradient, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
+    found: Tensor = dressed.full_tensor()
+    return found
+
+
+def is_shard(tensor: Any) -> bool:
+    """Whether a rank holds some of its rows only."""
+    return hasattr(tensor, "full_tensor")
 
 
 def learn(
     group: Group,
-    case: str,
     *,
+    model: str = TIED,
+    model_options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
     rows: int = 24,
     updates: int = 4,
-    hungry: list[list[int]] | None = None,
-    critics: int = 2,
-    options: Mapping[str, Any] | None = None,
-) -> None:
-    """Updates on ``rows`` rows that the ranks share; ``hungry``: pairs of update and rank at which that rank has none."""
-    sac = make_tied(group, critics, options or {})
-    for update in range(updates):
-        counts = [update, group.rank] not in (hungry or [])
-        metrics = sac.update(batch_of(group, rows, update), counts=counts)
-        shown = {name: float(metrics[name]) for name in SHOWN}
-        shown["skipped"] = float(metrics["sac/updates_skipped"])
-        print(json.dumps({"case": case, **shown, "digest": digest(sac)}), flush=True)
+    hungry: Sequence[list[int]] = (),
+    poisoned: Sequence[list[int]] = (),
+    load: str | None = None,
+    save: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Updates on ``rows`` rows that the ranks share, up to number ``updates``; what each shows, and what they lead to.
+
+    ``hungry`` and ``poisoned`` are pairs of update and rank at which that rank has no rows, or rows that are no numbers.
+    ``load`` and ``save`` are directories of checkpoints to go on from, and to write one to.
+    """
+    sac = make_learner(group, ModelConfig(model, dict(model_options or {})), options or {}, load)
+    gradients = watch_gradients(sac)
+    for update in range(sac.step, updates):
+        here = [update, group.rank]
+        metrics = sac.update(batch_of(group, model, rows, update, poisoned=here in poisoned), counts=here not in hungry)
+        shown = {name: float(metrics[name]) for name in SHOWN} | {"skipped": float(metrics["sac/updates_skipped"])}
+        yield {**shown, "digest": digest(sac), "gradients": dict(gradients)}
+    state, policy = sac.get_state(), sac.weights(NO_VERSION)
+    if save is not None and group.leads:
+        checkpoint.write(Path(save), sac.step, state, keep=1)
+    yield {"ends": numbers(state["tensors"]), "policy": policy.fingerprint()}
 
 
 def main() -> int:
@@ -117,7 +185,8 @@ def main() -> int:
     torch.set_num_threads(1)
     with Group.join(told["timeout_s"]) as group:
         for case, how in told["cases"].items():
-            learn(group, case, **how)
+            for line in learn(group, **how):
+                print(json.dumps({"case": case, **line}), flush=True)
     return 0
 
 

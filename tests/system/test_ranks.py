@@ -28,6 +28,20 @@ def test_two_ranks_learn_as_one_learner_to_the_end_of_the_run(tmp_path):
         run.stop()
 
 
+def test_ranks_that_share_a_model_publish_save_and_end_as_any_learner(tmp_path):
+    config = scripted(pacing={"env_steps": 600, "min_fill": 64, "random_steps": 300}, **RANKS)
+    config["learner"] = config["learner"] | {"strategy": "sharded", "checkpoint_every_updates": 100}
+    with roles(tmp_path, config) as run:
+        run.buffer()
+        run.actor("arm")
+        run.ranks(2)
+        run.wait(lambda s: s["updates"] > 200 and len(s["ranks"]) == 1, 90)
+        assert run.processes["learner"].wait(60) == 0, run.log("learner")
+        assert f"ends at update {600 - 64} with all of it on disk" in run.log("learner")
+        assert run.status()["weights"]["step"] == 600 - 64
+        run.stop()
+
+
 def test_a_killed_rank_ends_the_group_and_the_next_goes_on(tmp_path):
     config = scripted(pacing={"env_steps": 0, "min_fill": 64, "random_steps": 0}, **RANKS)
     config["learner"]["checkpoint_every_updates"] = 50

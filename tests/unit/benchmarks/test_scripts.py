@@ -24,6 +24,7 @@ def load(name):
     [
         "checkpoints",
         "gates",
+        "gpu",
         "kills",
         "mutants",
         "peers",

@@ -111,7 +111,9 @@ def test_an_update_takes_the_critics_batch_and_the_actors_own(make, reading):
     buffer.answer()
     feed.gather(0)
     for _ in range(3):
-        for batch, old in zip(feed.get(0), (6, 2), strict=True):
+        seen, again, given = feed.peek(), feed.peek(), feed.get(0)
+        assert all(a is b is c for a, b, c in zip(seen, again, given, strict=True))  # so that copies can be begun
+        for batch, old in zip(given, (6, 2), strict=True):
             assert len(batch) == len(set(batch.ids.tolist())) == B
             assert np.bincount(batch.sets, minlength=2).tolist() == [old, B - old]
             assert (batch.ids[batch.sets == 1] >= buffer.pool.head - 16).all()
