@@ -1,8 +1,8 @@
 """The arrays of one pool: mapped files of a directory, or anonymous memory of the same form.
 
 Every ``.npy`` opens with plain numpy. Space is reserved when a file is made, and a published file is never resized: other
-sizes are another generation (see generations.py). The manifest is written last: files that none names hold nothing that was
-ever acknowledged, and are made anew.
+sizes are another generation (see generations.py). The manifest is written last: files that none ever named hold no rows, and
+are made anew.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ that a kill at any instant leaves the old pool or the new one; what no manifest 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import uuid
@@ -14,26 +15,33 @@ from pathlib import Path
 from typing import Any
 
 from headrace.buffer import manifest
-from headrace.buffer.files import FORMAT
+from headrace.buffer.files import FORMAT, HEADER, Field
 from headrace.common.errors import PoolDamaged
 
 _UUID = re.compile(r"^[0-9a-f]{32}$")
 _NAME = re.compile(r"^generation-(\d{6,})$")
+_HEAD = 8 * Field.HEAD  # where the header says how many rows were ever committed
 
 
 def is_pool(directory: Path) -> bool:
-    """Whether ``directory`` holds a pool: files without a manifest are of one that was never finished."""
-    return (directory / manifest.NAME).is_file()
+    """Whether ``directory`` holds a pool, whole or not: files without manifest and rows are of one that was never finished."""
+    return (directory / manifest.NAME).is_file() or _with_rows(directory) is not None
 
 
 def read(directory: Path) -> tuple[dict[str, Any], Path] | None:
     """The manifest of the pool in ``directory`` and the folder of its files; None when there is no pool.
 
     Raises:
-        PoolDamaged: the manifest is not what was written, or not one of a pool of this format.
+        PoolDamaged: the manifest is not what was written, not one of a pool of this format, or missing where rows are.
     """
     body = manifest.read(directory)
     if body is None:
+        lost = _with_rows(directory)
+        if lost is not None:
+            raise PoolDamaged(
+                f"{directory / manifest.NAME}: missing, but {lost} holds rows; put the manifest back, or load the newest"
+                " snapshot into another directory, or delete this one to begin anew"
+            )
         return None
     path, folder = directory / manifest.NAME, str(body.get("generation"))
     if not _UUID.match(str(body.get("uuid"))) or not _NAME.match(folder):
@@ -61,6 +69,14 @@ def publish(folder: Path, pool_id: uuid.UUID, body: Mapping[str, Any]) -> None:
 
 def remove(directory: Path) -> None:
     """There is no pool in ``directory`` from here on; its files are removed with the next generation."""
+    found = read(directory)
+    if found is None:
+        return
+    with open(found[1] / HEADER, "r+b") as file:  # first, so that no kill leaves rows without a manifest
+        file.seek(_HEAD)
+        file.write(bytes(8))
+        file.flush()
+        os.fsync(file.fileno())
     (directory / manifest.NAME).unlink()
     manifest.sync_directory(directory)
 
@@ -71,3 +87,13 @@ def sweep(directory: Path) -> None:
     for entry in directory.iterdir():
         if _NAME.match(entry.name) and (found is None or entry != found[1]):
             shutil.rmtree(entry)
+
+
+def _with_rows(directory: Path) -> Path | None:
+    """A generation in ``directory`` that rows were committed to; one that no manifest ever named has none."""
+    for header in directory.glob(f"generation-*/{HEADER}"):
+        with open(header, "rb") as file:
+            file.seek(_HEAD)
+            if any(file.read(8)):
+                return header.parent
+    return None

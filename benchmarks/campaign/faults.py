@@ -226,6 +226,8 @@ _ALL = (
         "        store.restore(Contents.of_store(self))\n",
         f"{KILL}::test_a_kill_at_any_line_of_a_capacity_change_loses_nothing",
     ),
+    planted("rows-without-a-manifest-begin-anew", "generations", "if any(file.read(8)):", "if False:", "generations"),
+    planted("removed-pool-is-in-the-way", "generations", "file.write(bytes(8))", "pass", "generations"),
     planted(
         "record-before-its-data",
         "durable",

@@ -6,6 +6,7 @@ from helpers.lane_rows import Lane, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool, files, generations, manifest, space
 from headrace.buffer.files import Field
+from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, NoSpace, PoolDamaged
 
 SPEC = lane_spec(stack=2)
@@ -108,6 +109,38 @@ def test_manifests_that_lie_are_refused(tmp_path, change):
         SACReplayPool(10, path=tmp_path)
     assert (tmp_path / "generation-000001" / files.ROWS).exists()
     assert generations.is_pool(tmp_path)
+
+
+def everything(path):
+    return {p.relative_to(path): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file() and p.name != "lock"}
+
+
+@pytest.mark.parametrize("capacity", [10, 7])
+@pytest.mark.parametrize("spec", [SPEC, None])
+def test_rows_without_a_manifest_are_refused_and_stay(tmp_path, spec, capacity):
+    filled(tmp_path)[0].close()
+    text = (tmp_path / "manifest.json").read_bytes()
+    (tmp_path / "manifest.json").unlink()
+    before = everything(tmp_path)
+    for _ in range(2):
+        with pytest.raises(PoolDamaged, match=r"manifest\.json: missing, but .*generation-000001 holds rows; put .* back"):
+            SACReplayPool(capacity, path=tmp_path, spec=spec)
+    with pytest.raises(PoolDamaged, match="missing, but"):
+        PoolView(tmp_path)
+    assert generations.is_pool(tmp_path)
+    assert everything(tmp_path) == before
+    (tmp_path / "manifest.json").write_bytes(text)
+    with SACReplayPool(10, path=tmp_path) as pool:
+        assert pool.size == 10
+
+
+def test_a_pool_that_was_removed_is_made_anew(tmp_path):
+    filled(tmp_path)[0].close()
+    generations.remove(tmp_path)
+    assert not generations.is_pool(tmp_path)
+    generations.remove(tmp_path)
+    with SACReplayPool(10, path=tmp_path, spec=SPEC) as pool:
+        assert (pool.size, pool.head) == (0, 0)
 
 
 def test_a_column_of_more_than_4_gib(tmp_path):

@@ -120,6 +120,25 @@ def test_a_kill_at_any_line_of_an_insert_loses_nothing(memory, before, rows, cap
     assert k > 40
 
 
+def test_a_kill_at_any_line_of_a_creation_leaves_nothing_that_is_in_the_way(memory):
+    k, killed, stages = 0, True, set()
+    while killed:
+        k += 7
+        path = memory / str(k)
+
+        def work(start, path=path):
+            start()
+            open_pool(path)
+
+        killed = kill_at_line(k, work)
+        stages.add((generations.is_pool(path), any(path.glob("generation-*/header.bin"))))
+        with open_pool(path) as pool:
+            assert pool.head == 0
+            pool.insert(Lane(SPEC, 1).block(3), "a", 1, 1)
+            prove_pool(pool)
+    assert stages == {(False, False), (False, True), (True, True)}
+
+
 REWARDS = np.arange(1, 6, dtype="<f4") * 100
 LABELS = {
     "outcome": [lambda pool: pool.label("a", 1, 8, 12, 2)],
