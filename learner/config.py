@@ -13,6 +13,7 @@ FORMS = ("auto_exp", "auto_log", "auto_softplus", "fixed")
 MIN, MEAN = REDUCTIONS = ("min", "mean")
 REPLICATED, SHARDED = STRATEGIES = ("replicated", "sharded")
 CPU, CUDA = DEVICES = ("cpu", "cuda")
+FP32, BF16 = PRECISIONS = ("fp32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,12 @@ class LearnerConfig:
         unit="rows",
         low=1,
         high=1 << 20,
+        resume=True,
+    )
+    precision: str = option(
+        FP32,
+        help="numbers that networks multiply: float32, or bfloat16 on a device that has its products; all else stays float32",
+        choices=PRECISIONS,
         resume=True,
     )
     rank_timeout_s: float = option(

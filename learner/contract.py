@@ -20,8 +20,9 @@ from headrace.common.config import dump, load
 from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.learner.config import MIN
+from headrace.learner.config import FP32, MIN
 from headrace.learner.losses import actor_loss, critic_loss, require_shape
+from headrace.learner.precision import multiplying, require_native, require_whole
 from headrace.learner.shards import held
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class SupportSACTraining(nn.Module):
         super().__init__()
         self.spec = spec
         self.options = load(self.Options, options, "model.options")
+        self.precision = FP32
         self._class = type(self)  # another once it is divided
         self.sharding: Sharding | None = None
         self._target_pairs: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]] | None = None
@@ -238,6 +240,18 @@ class SupportSACTraining(nn.Module):
         cores = usable_cores()
         torch.set_num_threads(threads or (1 if cores <= 2 else min(8, cores // 2)))
 
+    def use_precision(self, precision: str) -> None:
+        """Multiply numbers of ``fp32`` or ``bf16`` in training, here by autocast around the methods above.
+
+        Values, losses, gradients and optimisers are float32 all the same, and a density must be: make it of the float32 of what
+        a network puts out.
+
+        Raises:
+            ConfigError: the device of the model would only imitate them.
+        """
+        require_native(precision, next(self.parameters()).device)
+        self.precision = precision
+
     def use_generator(self, generator: torch.Generator) -> None:
         """Draw noise inside networks, such as dropout's, from ``generator``, whose state is saved with the run; none here."""
 
@@ -324,17 +338,33 @@ class SupportSACTraining(nn.Module):
 
     # --- the door -------------------------------------------------------------------------------------------------------
 
+    def state_features(self, obs: Mapping[str, Tensor], role: str) -> Any:
+        """:meth:`sac_state_features` in the precision of training."""
+        with self._multiplying():
+            return self.sac_state_features(obs, role)
+
+    def target_features(self, obs: Mapping[str, Tensor]) -> Any:
+        """:meth:`sac_target_features` in the precision of training."""
+        with self._multiplying():
+            return self.sac_target_features(obs)
+
     def _act(self, features: Any, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
-        action, log_prob, _ = self.sac_forward_actor(features, generator, False)
+        with self._multiplying():
+            action, log_prob, _ = self.sac_forward_actor(features, generator, False)
         require_shape("sac_forward_actor: action", action, (None, self.action_dim))
         if log_prob is not None:
             require_shape("sac_forward_actor: log_prob", log_prob, (len(action),))
+            require_whole("sac_forward_actor: log_prob", log_prob)
         return action, log_prob
 
     def _criticise(self, features: Any, action: Tensor, twin: str) -> Tensor:
-        q = self.sac_forward_critic(features, action, twin)
+        with self._multiplying():
+            q = self.sac_forward_critic(features, action, twin)
         require_shape(f"sac_forward_critic({twin})", q, (len(action), None))
-        return q
+        return q.float()
+
+    def _multiplying(self) -> contextlib.AbstractContextManager[Any]:
+        return multiplying(self.precision, next(self.parameters()).device)
 
     def _gradients(self, loss: Tensor, parameters: Iterator[tuple[str, nn.Parameter]], part: str) -> list[Tensor]:
         named = list(parameters)

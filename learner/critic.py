@@ -8,6 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from headrace.learner.dense import Head
+
 BATCH_NORM_MOMENTUM = 0.01  # share of a batch in the running statistics; CrossQ keeps 0.99 of the old ones
 
 
@@ -36,7 +38,7 @@ class SteadyCritic(nn.Sequential):
             layers += [Dropout(dropout)] if dropout else []
             layers += [nn.LayerNorm(width)] if layer_norm else []
             layers += [nn.ReLU(), *normed(width)]
-        super().__init__(*layers, nn.Linear(sizes[-1], 1))
+        super().__init__(*layers, Head(sizes[-1], 1))
 
 
 class Dropout(nn.Module):

@@ -13,7 +13,16 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-_relu_backward = torch.ops.aten.threshold_backward.grad_input
+
+class Head(nn.Linear):
+    """A network's last layer, in float32 under autocast too: a value of 100 in bfloat16 may be off by a quarter."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, inputs) -> (B, outputs)``."""
+        if not torch.is_autocast_enabled(x.device.type):
+            return super().forward(x)
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.float())
 
 
 class Dense(nn.Module):
@@ -24,7 +33,7 @@ class Dense(nn.Module):
         self.hidden = tuple(hidden)
         sizes = [inputs, *hidden]
         self.trunk = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.head = nn.Linear(sizes[-1], outputs)
+        self.head = Head(sizes[-1], outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """The network's output."""
@@ -37,12 +46,17 @@ class Dense(nn.Module):
 class DensePass:
     """One network's passes by hand, in tensors that the next pass writes over.
 
+    In bfloat16 the hidden layers multiply rounded parameters, and their activations and gradients are kept so; the last layer,
+    inputs, outputs and the gradients of parameters are float32. Each forward pass rounds the parameters anew: they change
+    between any two steps, and each is multiplied once in each direction, so nothing would be gained by packing them.
+
     Args:
         net: whose passes; its parameters are read at every call.
         batch: B.
         deltas: one ``(B, width)`` buffer a hidden layer, for gradients; networks that take turns may share them.
         activations: likewise, for the forward pass up to the backward pass that belongs to it.
-        gradients: one tensor a parameter, in ``net.parameters()`` order; none where no backward pass follows.
+        gradients: one float32 tensor a parameter, in ``net.parameters()`` order; none where no backward pass follows.
+        dtype: of what hidden layers multiply, and of both kinds of buffers.
 
     Attributes:
         gradients: those of the last backward pass.
@@ -55,12 +69,15 @@ class DensePass:
         deltas: Sequence[Tensor],
         activations: Sequence[Tensor] | None = None,
         gradients: Sequence[Tensor] = (),
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        layers = [*net.trunk, net.head]
-        self._weights: list[Tensor] = [layer.weight for layer in layers]
-        self._biases: list[Tensor] = [layer.bias for layer in layers]
+        self._dtype, self._rounds = dtype, dtype != torch.float32 and len(net.trunk) > 0
+        self._parameters: list[Tensor] = list(net.trunk.parameters())
+        rounded = [torch.empty_like(p, dtype=dtype) for p in self._parameters] if self._rounds else self._parameters
+        self._rounded, self._weights, self._biases = rounded, rounded[::2], rounded[1::2]
+        self._head = net.head
         self._deltas = deltas
-        self._activations = hidden_buffers(net, batch) if activations is None else activations
+        self._activations = hidden_buffers(net, batch, dtype) if activations is None else activations
         self._inputs: list[Tensor] = []
         self.gradients = list(gradients)
 
@@ -71,10 +88,13 @@ class DensePass:
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, outputs)``, a tensor of its own."""
-        self._inputs = [x, *self._activations]
-        for weight, bias, output in zip(self._weights[:-1], self._biases[:-1], self._activations, strict=True):
-            x = torch.addmm(bias, x, weight.t(), out=output).relu_()
-        return torch.addmm(self._biases[-1], x, self._weights[-1].t())
+        if self._rounds:
+            torch._foreach_copy_(self._rounded, self._parameters)
+        self._inputs = [x.to(self._dtype) if self._weights else x, *self._activations]
+        for x, weight, bias, output in zip(self._inputs, self._weights, self._biases, self._activations, strict=False):
+            torch.addmm(bias, x, weight.t(), out=output).relu_()
+        self._last = self._inputs[-1].float()
+        return torch.addmm(self._head.bias, self._last, self._head.weight.t())
 
     def backward(self, delta: Tensor) -> None:
         """Write the gradients of all parameters.
@@ -82,16 +102,26 @@ class DensePass:
         Args:
             delta: ``(B, outputs)``, the gradient at the output of the last :meth:`forward`.
         """
+        torch.mm(delta.t(), self._last, out=self.gradients[-2])
+        torch.sum(delta, 0, out=self.gradients[-1])
+        if self._weights:
+            delta = self._behind_head(delta, self._last)
         for i in reversed(range(len(self._weights))):
+            weight_gradient, bias_gradient = self.gradients[2 * i : 2 * i + 2]
             if i == 0:
                 # The few rows of the transposed product cost half of what its few columns would.
-                self.gradients[0].copy_((self._inputs[0].t() @ delta).t())
+                weight_gradient.copy_((self._inputs[0].t() @ delta).t())
+            elif self._rounds:
+                weight_gradient.copy_(delta.t() @ self._inputs[i])
             else:
-                torch.mm(delta.t(), self._inputs[i], out=self.gradients[2 * i])
-            torch.sum(delta, 0, out=self.gradients[2 * i + 1])
+                torch.mm(delta.t(), self._inputs[i], out=weight_gradient)
+            if self._rounds:
+                bias_gradient.copy_(torch.sum(delta, 0))
+            else:
+                torch.sum(delta, 0, out=bias_gradient)
             if i > 0:
                 delta = torch.mm(delta, self._weights[i], out=self._deltas[i - 1])
-                _relu_backward(delta, self._inputs[i], 0, grad_input=delta)
+                _relu_backward(delta, self._inputs[i])
 
     def add_input_gradient(self, delta: Tensor, first: int, into: Tensor) -> None:
         """Add the gradient at the inputs from column ``first`` on to ``into``, transposed.
@@ -105,12 +135,32 @@ class DensePass:
         """
         rows = delta.nonzero().squeeze(1)
         part = delta.index_select(0, rows).unsqueeze(1)
+        first_weight = self._head.weight
+        if self._weights:
+            part, first_weight = self._behind_head(part, self._last.index_select(0, rows)), self._weights[0]
         for i in reversed(range(1, len(self._weights))):
             part = torch.mm(part, self._weights[i], out=self._deltas[i - 1][: len(rows)])
-            _relu_backward(part, self._inputs[i].index_select(0, rows), 0, grad_input=part)
-        into.index_add_(1, rows, self._weights[0][:, first:].t() @ part.t())
+            _relu_backward(part, self._inputs[i].index_select(0, rows))
+        into.index_add_(1, rows, (first_weight[:, first:].t() @ part.t()).float())
+
+    def _behind_head(self, delta: Tensor, last: Tensor) -> Tensor:
+        """The gradient ``(b, width)`` behind the last hidden layer's ReLU, of that at the outputs of some rows."""
+        kept = self._deltas[-1][: len(delta)]
+        if not self._rounds:
+            return _relu_backward(torch.mm(delta, self._head.weight, out=kept), last)
+        return kept.copy_(_relu_backward(torch.mm(delta, self._head.weight), last))
 
 
-def hidden_buffers(net: Dense, batch: int) -> list[Tensor]:
+def hidden_buffers(net: Dense, batch: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     """One ``(batch, width)`` tensor for each hidden layer of ``net``."""
-    return [torch.zeros(batch, width) for width in net.hidden]
+    return [torch.zeros(batch, width, dtype=dtype) for width in net.hidden]
+
+
+def _relu_backward(delta: Tensor, activation: Tensor) -> Tensor:
+    """``delta``, in place, with zeros where ``activation``, which is never below zero, is zero.
+
+    Numbers of bfloat16 that are not below zero compare as their bits do, a third of the time that rounding them back takes.
+    """
+    if delta.dtype == torch.bfloat16:
+        return _relu_backward(delta.view(torch.int16), activation.view(torch.int16)).view(torch.bfloat16)
+    return torch.ops.aten.threshold_backward.grad_input(delta, activation, 0, grad_input=delta)  # type: ignore[no-any-return]

@@ -56,7 +56,7 @@ def serve(learner: socket.socket) -> None:
             elif networks is not None:
                 batch, shares, index = about["batch"], about["shares"], about["index"]
                 tensors = tensors_in(memory, networks.step_shapes(batch, shares))
-                steps = Steps(networks, batch, shares, tensors)
+                steps = Steps(networks, batch, shares, tensors, about["precision"])
         try:
             learner.send(b"\0")
         except (BrokenPipeError, ConnectionResetError):

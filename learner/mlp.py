@@ -185,6 +185,11 @@ class MLP(SupportSACTraining):
             with torch.no_grad():
                 torch._foreach_copy_([*networks.parameters()], values)
 
+    def use_precision(self, precision: str) -> None:
+        """As the contract says; the passes by hand know both."""
+        super().use_precision(precision)
+        self._steps = None
+
     def use_generator(self, generator: torch.Generator) -> None:
         """Dropout draws its masks from it."""
         for module in self.modules():
@@ -207,19 +212,20 @@ class MLP(SupportSACTraining):
         return Networks(self.actor, _dense(self.critics), _dense(self.target_critics))
 
     def _by_hand(self, x: Tensor) -> Steps | None:
-        """The steps for this batch size, or None where autograd must: shards, steady critics, other devices, autocast."""
+        """The steps for this batch size, or None where autograd must: shards, steady critics, other devices, an autocast."""
         if self.sharding is not None:
             return None
         if self.options.steady or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return None
         if self._steps is None or self._steps.batch != len(x):
-            networks, batch, shares = self._networks(), len(x), min(self._crew.size, len(x))
+            networks, batch, shares, precision = self._networks(), len(x), min(self._crew.size, len(x)), self.precision
             shapes = networks.step_shapes(batch, shares)
             if self._crew.size == 1:
                 tensors = [torch.zeros(shape) for shape in shapes]
             else:
-                tensors = tensors_in(self._crew.share({"batch": batch, "shares": shares}, nbytes(shapes)), shapes)
-            self._steps = Steps(networks, batch, shares, tensors)
+                about = {"batch": batch, "shares": shares, "precision": precision}
+                tensors = tensors_in(self._crew.share(about, nbytes(shapes)), shapes)
+            self._steps = Steps(networks, batch, shares, tensors, precision)
         return self._steps
 
     def _heads(self, twin: str) -> nn.ModuleList:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headrace.learner.config import MEAN, MIN
+from headrace.learner.config import FP32, MEAN, MIN
 from headrace.learner.dense import Dense, DensePass, hidden_buffers
 from headrace.learner.distribution import TanhGaussian
 from headrace.learner.losses import actor_loss_gradient, critic_loss_gradient
+from headrace.learner.precision import DTYPES
 
 NEXT_VALUES, CRITIC_GRADIENTS, ACTOR_GRADIENTS, MEAN_ACTOR_GRADIENTS = range(4)
 Shape = tuple[int, ...]
@@ -88,16 +89,17 @@ class Steps:
     Args:
         networks: whose parameters are read at every step.
         tensors: of ``networks.step_shapes(batch, shares)``.
+        precision: of the products, a key of ``DTYPES``; what is on the board is float32.
     """
 
-    def __init__(self, networks: Networks, batch: int, shares: int, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, networks: Networks, batch: int, shares: int, tensors: Sequence[Tensor], precision: str = FP32) -> None:
         self.batch, self.shares = batch, shares
         self.actor_features, self.critic_features, self.action, self.noise, *rest = tensors
         self.target, self.importance, self.alpha, self.q, self.log_prob, *gradients = rest
         edges = [i * batch // shares for i in range(shares + 1)]
         each = len(gradients) // shares
         self._parts = [
-            _Part(networks, slice(low, high), gradients[i * each : (i + 1) * each])
+            _Part(networks, slice(low, high), gradients[i * each : (i + 1) * each], DTYPES[precision])
             for i, (low, high) in enumerate(pairwise(edges))
         ]
 
@@ -155,20 +157,20 @@ class Steps:
 class _Part:
     """The passes of all networks over one slice of the rows; they take turns in as few buffers as can be."""
 
-    def __init__(self, networks: Networks, rows: slice, gradients: Sequence[Tensor]) -> None:
+    def __init__(self, networks: Networks, rows: slice, gradients: Sequence[Tensor], dtype: torch.dtype) -> None:
         self.rows = rows
         batch, left = rows.stop - rows.start, iter(gradients)
-        deltas = hidden_buffers(networks.actor, batch)
+        deltas = hidden_buffers(networks.actor, batch, dtype)
         as_wide = networks.critics[0].hidden == networks.actor.hidden
-        critic_deltas = deltas if as_wide else hidden_buffers(networks.critics[0], batch)
+        critic_deltas = deltas if as_wide else hidden_buffers(networks.critics[0], batch, dtype)
 
         def passes(net: Dense, deltas: Sequence[Tensor]) -> DensePass:
-            return DensePass(net, batch, deltas, gradients=[next(left) for _ in net.parameters()])
+            return DensePass(net, batch, deltas, gradients=[next(left) for _ in net.parameters()], dtype=dtype)
 
         self.actor = passes(networks.actor, deltas)
         self.critics = [passes(net, critic_deltas) for net in networks.critics]
         self.targets = [
-            DensePass(net, batch, critic_deltas, online.activations)
+            DensePass(net, batch, critic_deltas, online.activations, dtype=dtype)
             for net, online in zip(networks.targets, self.critics, strict=True)
         ]
 

@@ -55,6 +55,7 @@ class SAC(TrainState):
     ) -> None:
         super().__init__(model, spec, config, seed, group)
         self.prepare = Sampler(spec, config.gamma, self.normaliser, self.device)
+        model.use_precision(config.precision)
         self.q: Tensor | None = None
         self.td_error: Tensor | None = None
         self._buffers = list(model.buffers())
@@ -184,19 +185,19 @@ class SAC(TrainState):
         """Gradients of the critics towards what their targets say of the next step, and that target."""
         model = self.model
         with torch.no_grad():
-            after = model.sac_state_features(sample.next_obs, "actor"), model.sac_target_features(sample.next_obs)
+            after = model.state_features(sample.next_obs, "actor"), model.target_features(sample.next_obs)
             next_q, next_log_prob = model.sac_next_values(*after, self.generator)
             target = self._target(sample, next_q, next_log_prob)
-        features = model.sac_state_features(sample.obs, "critic")
+        features = model.state_features(sample.obs, "critic")
         return model.sac_critic_gradients(features, sample.action, target, sample.importance), target
 
     def _joint_critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
         """The same where the critics say it themselves, in one pass: Bhatt et al., CrossQ, arXiv:1902.05605."""
         model = self.model
         with torch.no_grad():
-            after = model.sac_state_features(sample.next_obs, "actor")
+            after = model.state_features(sample.next_obs, "actor")
         both = {key: torch.cat((values, sample.next_obs[key])) for key, values in sample.obs.items()}
-        features = model.sac_state_features(both, "critic")
+        features = model.state_features(both, "critic")
         q, next_q, next_log_prob = model.sac_joint_values(after, features, sample.action, self.generator)
         target = self._target(sample, next_q, next_log_prob)
         return model.sac_gradients_at(q, target, sample.importance), target
@@ -205,8 +206,8 @@ class SAC(TrainState):
         """Gradients of the actor towards what the critics say of its own actions."""
         model, reduction = self.model, self.config.actor_reduction
         with torch.no_grad():
-            critic_features = model.sac_state_features(sample.obs, "critic")
-        actor_features = model.sac_state_features(sample.obs, "actor")
+            critic_features = model.state_features(sample.obs, "critic")
+        actor_features = model.state_features(sample.obs, "actor")
         alpha = self.temperature.alpha()
         return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
 

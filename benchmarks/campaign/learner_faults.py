@@ -10,6 +10,7 @@ MICRO = ("tests/unit/learner/test_micro.py",)
 SHARDING = ("tests/unit/learner/test_sharding.py",)
 UPLOADS, FEED = ("tests/unit/learner/test_uploads.py",), ("tests/unit/learner/test_feed.py",)
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
+PRECISION = ("tests/unit/learner/test_precision.py",)
 
 LEARNER = (
     # REDQ
@@ -144,6 +145,51 @@ LEARNER = (
         "config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip",
         "config.grad_clip",
         OPTIONS,
+    ),
+    # bfloat16
+    Mutant(
+        "last-layer-rounded-under-autocast",
+        "learner/dense.py",
+        "torch.autocast(x.device.type, enabled=False)",
+        "torch.autocast(x.device.type, torch.bfloat16)",
+        PRECISION,
+    ),
+    Mutant(
+        "last-layer-rounded-by-hand",
+        "learner/dense.py",
+        "return torch.addmm(self._head.bias, self._last, self._head.weight.t())",
+        "return torch.addmm(self._head.bias, self._last, self._head.weight.t()).to(self._dtype).float()",
+        PRECISION,
+    ),
+    Mutant(
+        "parameters-rounded-once",
+        "learner/dense.py",
+        "torch._foreach_copy_(self._rounded, self._parameters)",
+        "self._rounded[0].any() or torch._foreach_copy_(self._rounded, self._parameters)",
+        PRECISION,
+    ),
+    Mutant(
+        "gradients-through-idle-units",
+        "learner/dense.py",
+        "return _relu_backward(delta.view(torch.int16), activation.view(torch.int16)).view(torch.bfloat16)",
+        "return delta",
+        PRECISION,
+    ),
+    Mutant("mates-in-float32", "learner/mate.py", 'about["precision"]', '"fp32"', PRECISION),
+    Mutant(
+        "encoders-in-float32",
+        "learner/contract.py",
+        "        with self._multiplying():\n            return self.sac_state_features(obs, role)",
+        "        return self.sac_state_features(obs, role)",
+        PRECISION,
+    ),
+    Mutant("a-density-of-three-digits", "learner/precision.py", "if tensor.dtype in _HALVES:", "if False:", PRECISION),
+    Mutant(
+        "imitated-bfloat16-is-taken",
+        "learner/precision.py",
+        'return not NATIVE.isdisjoint(CPUINFO.read_text(encoding="utf-8").split())',
+        "return True",
+        PRECISION,
     ),
     # ranks
     Mutant("ranks-sum-gradients", "learner/group.py", "flat.div_(total)", "pass", GROUP),

@@ -20,10 +20,10 @@ def kinds(net):
 
 
 def test_what_is_asked_for_stands_where_the_papers_have_it():
-    assert kinds(critic(hidden=(8,))) == ["Linear", "ReLU", "Linear"]
-    assert kinds(critic(hidden=(8,), layer_norm=True, dropout=0.1)) == ["Linear", "Dropout", "LayerNorm", "ReLU", "Linear"]
-    assert kinds(critic(hidden=(8,), batch_norm=True)) == ["BatchNorm1d", "Linear", "ReLU", "BatchNorm1d", "Linear"]
-    assert kinds(critic(hidden=(), batch_norm=True)) == ["BatchNorm1d", "Linear"]
+    assert kinds(critic(hidden=(8,))) == ["Linear", "ReLU", "Head"]
+    assert kinds(critic(hidden=(8,), layer_norm=True, dropout=0.1)) == ["Linear", "Dropout", "LayerNorm", "ReLU", "Head"]
+    assert kinds(critic(hidden=(8,), batch_norm=True)) == ["BatchNorm1d", "Linear", "ReLU", "BatchNorm1d", "Head"]
+    assert kinds(critic(hidden=(), batch_norm=True)) == ["BatchNorm1d", "Head"]
 
 
 def test_layer_norm_takes_mean_and_scale_out_of_each_rows_units():
