@@ -28,21 +28,16 @@ import argparse
 import json
 import os
 import sys
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
 
-from campaign import provenance, records
+from campaign import records
 from campaign.choosing import add_only
 from campaign.process import guarded
-from speed.children import Child
-from speed.rows import Row, Setup, Subject, digits, figures, judge
+from speed.measuring import add_place, find_pythons, measure_rows
+from speed.rows import Setup
 from speed.table import TABLE
 
 FILE = records.RESULTS / "pool.jsonl"
 PEERS = ("reverb", "cpprb", "ray")
-ROUNDS, WINDOW_S = 5, 1.0
-QUICK_ROUNDS, QUICK_S = 3, 0.3
 
 
 def main() -> int:
@@ -50,58 +45,13 @@ def main() -> int:
     add_only(parser, TABLE, "row")
     parser.add_argument("--quick", action="store_true", help="short windows and small pools, not recorded: a smoke run")
     parser.add_argument("--minutes", type=float, default=1.0, help="length of the memory row (minutes)")
-    parser.add_argument("--place", type=Path, default=None, help="directory for pools; default: shared memory, if there is any")
+    add_place(parser)
     args = parser.parse_args()
-    memory = Path("/dev/shm")
-    where = args.place or (memory if memory.is_dir() else Path(tempfile.gettempdir()))
-    setup = Setup(where, find_pythons(os.environ.get("PEERS_VENVS", "")), args.quick, 0.0 if args.quick else args.minutes)
-    out = {}
-    for name in args.only:
-        record = measure(TABLE[name], setup)
-        if not args.quick:
-            origin = {"date": provenance.stamp(), **provenance.commit(), "machine": provenance.machine()}
-            records.append(FILE, {"row": name, **record, **origin})
-        out[name] = record
+    pythons = find_pythons(os.environ.get("PEERS_VENVS", ""), PEERS)
+    setup = Setup(args.place, pythons, args.quick, 0.0 if args.quick else args.minutes)
+    out = measure_rows(TABLE, args.only, setup, FILE)
     print(json.dumps(out))
     return 0 if all(check["met"] for record in out.values() for check in record["checks"]) else 1
-
-
-def find_pythons(place: str) -> dict[str, Path]:
-    """The interpreter of each peer that is below ``place``."""
-    found = {peer: Path(place) / peer / "bin" / "python" for peer in PEERS} if place else {}
-    return {peer: python for peer, python in found.items() if python.exists()}
-
-
-def measure(row: Row, setup: Setup) -> records.Record:
-    """One row: start everything, measure in turn, judge."""
-    rounds, seconds = (QUICK_ROUNDS, QUICK_S) if setup.quick else (ROUNDS, WINDOW_S)
-    print(f"{row.name}: {row.title}", flush=True)
-    with ExitStack() as stack:
-        subjects = row.open(setup, stack)
-        versions = {k: v for s in subjects.values() if isinstance(s, Child) for k, v in s.ready.items()}
-        rates = windows(subjects, rounds, seconds)
-    found = figures(rates)
-    for name, f in found.items():
-        print(f"  {name:<32} {f['median']:>14,.6g} {row.unit}  ({f['low']:,.6g} to {f['high']:,.6g})", flush=True)
-    checks = judge(row, rates)
-    for c in checks:
-        state = "met" if c["met"] else "MISSED"
-        print(f"  {c['what']}: {c['value']:g} ({c['low']:g} to {c['high']:g}), bar {c['bar']}: {state}", flush=True)
-    return {"rounds": rounds, "window_s": digits(seconds), "figures": found, "checks": checks, "peers": versions}
-
-
-def windows(subjects: dict[str, Subject], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Rates of each subject, round by round, after one short window each that warms it up."""
-    names = list(subjects)
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    for name in names:
-        subjects[name].window(seconds / 2)
-    for r in range(rounds):
-        shift = r % len(names)
-        for name in [*names[shift:], *names[:shift]]:
-            rates[name].append(subjects[name].window(seconds))
-        print(f"  round {r + 1} of {rounds}", flush=True)
-    return rates
 
 
 if __name__ == "__main__":

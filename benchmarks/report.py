@@ -5,8 +5,8 @@
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
 
 What it says: a table of verdicts first, then each gate with its seeds, settings and curve, headrace beside its peers,
-survival, kills under load, power cuts, the speed of the pool, and planted faults. A gate without records says "not run yet".
-Records that no section knows are listed with their newest line.
+survival, kills under load, power cuts, the speed of pool and learner, and planted faults. A gate without records says
+"not run yet". Records that no section knows are listed with their newest line.
 
 How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
 """
@@ -22,7 +22,10 @@ from campaign.drawing import draw_curves
 from campaign.registry import GATES, PICTURES
 
 PAGE = "README.md"
-KNOWN = ("gates.jsonl", "peers.jsonl", "survival.jsonl", "pool.jsonl", "kills.jsonl", "mutants.jsonl", "powercuts.jsonl")
+KNOWN = (
+    *("gates.jsonl", "peers.jsonl", "survival.jsonl", "pool.jsonl", "kills.jsonl", "mutants.jsonl", "powercuts.jsonl"),
+    "learner.jsonl",
+)
 
 
 def main() -> int:
@@ -30,11 +33,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; tell whether README.md is up to date")
     args = parser.parse_args()
     found = {path.name: records.read(path) for path in sorted(records.RESULTS.glob("*.jsonl"))}
-    gates, peers, survival, pool, kills, mutants, powercuts = (found.get(name, []) for name in KNOWN)
+    gates, peers, survival, pool, kills, mutants, powercuts, learner = (found.get(name, []) for name in KNOWN)
     pictures = {} if args.check else {name: draw(name, gates) for name in PICTURES}
     drawn = [name for name in PICTURES if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
     others = {name: lines for name, lines in found.items() if name not in KNOWN}
-    text = tables.page(gates, peers, survival, others, drawn, pool, kills, mutants, powercuts)
+    text = tables.page(gates, peers, survival, others, drawn, pool, kills, mutants, powercuts, learner)
     page = records.RESULTS / PAGE
     if args.check:
         same = page.exists() and page.read_text(encoding="utf-8") == text
@@ -43,9 +46,8 @@ def main() -> int:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     print(page.relative_to(records.ROOT))
-    print(
-        json.dumps({line.name: line.state for line in tables.summary(gates, peers, survival, pool, kills, mutants, powercuts)})
-    )
+    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner)
+    print(json.dumps({line.name: line.state for line in lines}))
     return 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from speed.table import TABLE
+from speed.learning_table import TABLE as LEARNER
+from speed.table import TABLE as POOL
 
 from campaign import cuts as power
 from campaign.faults import MUTANTS
@@ -18,6 +19,7 @@ from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
 from campaign.numbered import FAULTS
 from campaign.records import Record, latest
 from campaign.registry import PICTURES
+from campaign.speeds import speed_line, speed_section
 from campaign.strikes import BARS, KINDS, of_kind
 from campaign.strikes import TRIALS as KILLS
 from campaign.strikes import summarise as summarise_kills
@@ -36,14 +38,15 @@ def page(
     kills: Records = (),
     mutants: Records = (),
     powercuts: Records = (),
+    learner: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
-        " `kills.py`, `powercut.py`, `pool.py` and `mutants.py` in `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts),
+        " `kills.py`, `powercut.py`, `pool.py`, `learner.py` and `mutants.py` in `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner),
         "## Learning gates",
         *(part for name in PICTURES for part in picture_parts(name, gates, name in drawn)),
         "## Beside other libraries",
@@ -57,7 +60,9 @@ def page(
         "## A pool whose machine loses its power",
         _powercuts(powercuts),
         "## Speed of the pool",
-        *_speed(pool),
+        *speed_section(POOL, pool),
+        "## Speed of the learner",
+        *speed_section(LEARNER, learner),
         "## Planted faults",
         _mutants(mutants),
         *_others(others),
@@ -73,13 +78,15 @@ def summary(
     kills: Records = (),
     mutants: Records = (),
     powercuts: Records = (),
+    learner: Records = (),
 ) -> list[Line]:
     """Every verdict."""
     lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [_survival_line(role, survival) for role in ROLES]
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
-    lines += [_speed_line(name, pool) for name in TABLE]
+    lines += [speed_line("pool", name, pool) for name in POOL]
+    lines += [speed_line("learner", name, learner) for name in LEARNER]
     return [*lines, _mutants_line(mutants)]
 
 
@@ -240,39 +247,6 @@ def _powercuts(lines: Records) -> str:
     times = ("back after s, median", "longest", "longest way back to a snapshot, s")
     head = ("cut during", "cuts", *COUNTS, "writes in the disk's cache", *times, "commit")
     return table(head, rows) if rows else NOT_RUN
-
-
-def _speed_line(name: str, lines: Records) -> Line:
-    own = latest(list(lines), "row").get((name,))
-    if own is None:
-        return Line(f"pool: {name}", NOT_RUN, "", ())
-    texts = [f"{c['what']} {_digits(c['value'])} ({c['bar']}){'' if c['met'] else ' **missed**'}" for c in own["checks"]]
-    state = PASSED if all(c["met"] for c in own["checks"]) else FAILED
-    return Line(f"pool: {name}", state if own["checks"] else "measured", "; ".join(texts), (own,))
-
-
-def _speed(lines: Records) -> list[str]:
-    newest = latest(list(lines), "row")
-    parts = ["Medians of windows in turn; in brackets lowest and highest. Bars compare within a round."]
-    for name, row in TABLE.items():
-        own = newest.get((name,))
-        if own is None:
-            parts += [f"### {name}", f"{row.title}: {NOT_RUN}"]
-            continue
-        rows = [(f"{who} ({row.unit})", _spread(f["median"], f), "") for who, f in own["figures"].items()]
-        rows += [(c["what"], _spread(c["value"], c), f"{c['bar']}{'' if c['met'] else ' **missed**'}") for c in own["checks"]]
-        versions = ", ".join(f"{k} {v}" for k, v in own["peers"].items())
-        when = f"{own['rounds']} windows of {own['window_s']} s, {commit(own)}, {own['date'][:10]}"
-        parts += [f"### {name}", f"{row.title}. {row.bound}", table(("what", "median", "bar"), rows), f"{when}. {versions}"]
-    return parts
-
-
-def _spread(value: float, spread: Mapping[str, float]) -> str:
-    return f"{_digits(value)} ({_digits(spread['low'])} to {_digits(spread['high'])})"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _mutants_line(lines: Records) -> Line:

@@ -27,6 +27,10 @@ class ChildFailed(Exception):
 class Child:
     """One process of ours or of a peer, measured window by window.
 
+    Attributes:
+        ready: what it said when it was.
+        last: the newest answer.
+
     Args:
         script: file beside this one.
         options: what it is to be, as JSON in its only argument.
@@ -35,6 +39,7 @@ class Child:
 
     def __init__(self, script: str, options: Mapping[str, Any], python: Path | None = None) -> None:
         self._what = f"{script} {options.get('role')}"
+        self.last: dict[str, Any] = {}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
         found = os.environ.get("PYTHONPATH") if python is None else None  # what is ours is nothing for a peer's venv
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), found]))
@@ -67,7 +72,8 @@ class Child:
 
     def answer(self) -> dict[str, Any]:
         """What the window gave; ``rate`` is a number a second."""
-        return self._read(self._until)
+        self.last = self._read(self._until)
+        return self.last
 
     def window(self, seconds: float) -> float:
         """The rate of one window."""

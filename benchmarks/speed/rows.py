@@ -46,11 +46,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Bar:
-    """``ours`` is at least ``least`` times as fast as the ``others`` one after the other (of several: as their best)."""
+    """``ours`` is at least ``least`` times as fast as the ``others`` one after the other (``best``: as the best of them).
+
+    Without ``least`` it is only said how many times.
+    """
 
     ours: str
     others: tuple[str, ...]
-    least: float
+    least: float | None = None
     best: bool = False
 
     def judge(self, rates: Rates) -> Check | None:
@@ -62,9 +65,9 @@ class Bar:
             there = [max(there, key=lambda o: median(rates[o]))]
         ratios = sorted(r * sum(1 / rates[o][i] for o in there) for i, r in enumerate(rates[self.ours]))
         value = median(ratios)
-        return Check(
-            f"{self.ours} / {' + '.join(there)}", value, ratios[0], ratios[-1], f">= {self.least:g}", value >= self.least
-        )
+        what = f"{self.ours} / {' + '.join(there)}"
+        bar, met = ("-", True) if self.least is None else (f">= {self.least:g}", value >= self.least)
+        return Check(what, value, ratios[0], ratios[-1], bar, met)
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ class Row:
         bound: what limits ours now.
         bars: what is asked.
         open: starts what takes part, by name; the stack ends it.
+        rounds: windows of each.
+        window_s: their length (s).
     """
 
     name: str
@@ -156,6 +161,8 @@ class Row:
     bound: str
     bars: tuple[Bar | Flat | Extra | Most, ...]
     open: Callable[[Setup, ExitStack], dict[str, Subject]]
+    rounds: int = 5
+    window_s: float = 1.0
 
 
 def figures(rates: Rates) -> dict[str, dict[str, float]]:

@@ -81,7 +81,7 @@ def _insert(block: int) -> Row:
     return Row(f"insert-{block}", title, "rows/s", _INSERT_BOUND[block > 1], bars, start)
 
 
-def _fill(setup: Setup, stack: ExitStack, kind: str, rows: int, capacity: int) -> str:
+def filled_buffer(setup: Setup, stack: ExitStack, kind: str, rows: int, capacity: int) -> str:
     """A buffer with ``rows`` rows; its endpoint."""
     buffer = _buffer(setup, stack, capacity=capacity, block=32)
     endpoint: str = buffer.ready["endpoint"]
@@ -96,7 +96,7 @@ def _learner(stack: ExitStack, endpoint: str, reading: str, prefetch: int = MOST
 
 
 def _sample(setup: Setup, stack: ExitStack) -> Subjects:
-    endpoint = _fill(setup, stack, "flat", FILL, ROWS)
+    endpoint = filled_buffer(setup, stack, "flat", FILL, ROWS)
     out: Subjects = {"headrace": _learner(stack, endpoint, "mapped")}
     gather = {"role": "pool", "work": "gather", "kind": "flat", "rows": FILL, "block": 32}
     out["gather in one process"] = stack.enter_context(Child("ours.py", gather))
@@ -108,7 +108,7 @@ def _sample(setup: Setup, stack: ExitStack) -> Subjects:
 
 
 def _sample_tcp(setup: Setup, stack: ExitStack) -> Subjects:
-    endpoint = _fill(setup, stack, "flat", FILL, ROWS)
+    endpoint = filled_buffer(setup, stack, "flat", FILL, ROWS)
     out: Subjects = {"headrace": _learner(stack, endpoint, "socket")}
     gather = {"role": "pool", "work": "gather", "kind": "flat", "rows": FILL, "block": 32}
     out["gather in one process"] = stack.enter_context(Child("ours.py", gather))
@@ -119,7 +119,7 @@ def _sample_tcp(setup: Setup, stack: ExitStack) -> Subjects:
 
 def _images(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
-    endpoint = _fill(setup, stack, "images", rows, rows)
+    endpoint = filled_buffer(setup, stack, "images", rows, rows)
     out: Subjects = {"headrace": _learner(stack, endpoint, "mapped", IMAGE_PREFETCH)}
     gather = {"role": "gather", "rows": rows, "widths": [IMAGE_FRAME, IMAGE_FRAME, FLAT_ROW]}
     out["raw gather"] = stack.enter_context(Child("limits.py", gather))
@@ -131,7 +131,7 @@ def _images(setup: Setup, stack: ExitStack) -> Subjects:
 
 def _images_tcp(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
-    endpoint = _fill(setup, stack, "images", rows, rows)
+    endpoint = filled_buffer(setup, stack, "images", rows, rows)
     out: Subjects = {"headrace": _learner(stack, endpoint, "socket", IMAGE_PREFETCH)}
     size = 256 * 2 * IMAGE_FRAME
     out["one REQ/REP of the same bytes"] = stack.enter_context(Child("limits.py", {"role": "reply", "size": size}))

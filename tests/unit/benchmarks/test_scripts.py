@@ -26,6 +26,7 @@ def load(name):
         "gates",
         "gpu",
         "kills",
+        "learner",
         "mutants",
         "peers",
         "peer_sb3",
