@@ -1,8 +1,9 @@
 """The plain-dictionary face: ``state, action, reward, next_state, done`` and anything else, to blocks and back.
 
 A plain row is an ordinary row with two frames, its state and its next state. State arrays become observation keys (a nested
-dict gives one key per leaf). Every further array is an observation key of its own that holds the array's raw bytes in the
-state's frame, so that any dtype comes back bit for bit. Floating-point states, actions and rewards are stored as float32.
+dict gives one key per leaf). Whole numbers named ``task`` and ``source`` are the columns of that name, by which named sets
+choose. Every further array is an observation key of its own that holds the array's raw bytes in the state's frame, so that any
+dtype comes back bit for bit. Floating-point states, and all actions and rewards, are stored as float32.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import numpy as np
 
 from headrace.common.batch import Batch
 from headrace.common.block import Block
-from headrace.common.errors import PoolError, SpecError
-from headrace.common.specs import FRAME_DTYPES, ActionSpec, ObsSpec, TransitionSpec, differences
+from headrace.common.errors import BlockRefused, PoolError, SpecError
+from headrace.common.specs import FRAME_DTYPES, SOURCE_DEMO, ActionSpec, ObsSpec, TransitionSpec, differences
 
 Array = np.ndarray[Any, Any]
 ACTOR, STREAM = "local", 1  # identity of rows that come in through this face
 EXTRA = "extra/"  # prefix of the observation keys that hold further arrays
+TAGS = {"task": (1 << 32) - 1, "source": SOURCE_DEMO}  # whole numbers that are columns of their own, and their largest value
+RESERVED = ("ids", "weights", "sets")  # what a sampled batch may hold beside what was added
 _TORCH = "torch."
 
 
@@ -59,6 +62,7 @@ class PlainLayout:
         _check_keys(flat)
         bare = spec.obs[0].key if spec is not None and len(spec.obs) == 1 else "state"
         columns = {("action",), ("reward",), ("truncated",), ("terminated",) if ("terminated",) in flat else ("done",)}
+        columns |= {(name,) for name in TAGS if (name,) in flat and _is_tag(flat[(name,)])}
         keys = {path: "" if path in columns else _key(path, bare) for path in flat}
         layout = cls(tuple(PlainField(path, keys[path], _dtype_name(v), tuple(v.shape[1:])) for path, v in flat.items()))
         if spec is not None:
@@ -105,7 +109,7 @@ class PlainLayout:
         Raises:
             SpecError: naming the array that differs from the layout.
         """
-        self._check(flat)
+        flat = self._checked(flat)
         values = {"/".join(path): v for path, v in flat.items()}
         n = len(next(iter(values.values())))
         rows = np.zeros(n, spec.row_dtype)
@@ -117,6 +121,9 @@ class PlainLayout:
         rows["terminated"] = _flag(values, "terminated" if "terminated" in values else "done")
         if "truncated" in values:
             rows["truncated"] = _flag(values, "truncated")
+        for field in self.fields:
+            if field.name in TAGS and not field.key:
+                rows[field.name] = _tag(values[field.name], field.name).reshape(n, *(1,) * (rows[field.name].ndim - 1))
         frames = {}
         for field in self.fields:
             if not field.key or field.path[0] == "next_state":
@@ -129,10 +136,24 @@ class PlainLayout:
                 frames[field.key] = np.concatenate([_numeric(flat[field.path], field.name), _numeric(after, field.name)])
         return Block(rows, frames)
 
+    def blamed(self, refused: BlockRefused, flat: Mapping[tuple[str, ...], Any]) -> BlockRefused:
+        """Why a batch was refused, by the name that the caller gave the array where a number in it is not finite."""
+        for field in self.fields:
+            if field.key.startswith(EXTRA):
+                continue
+            with np.errstate(over="ignore"):
+                values = _numeric(flat[field.path], field.name).reshape(len(flat[field.path]), -1)
+            bad = np.argwhere(~np.isfinite(values))
+            if len(bad):
+                row, place = bad[0]
+                return BlockRefused(refused.reason, f"transitions.{field.name}: row {row} holds {values[row, place]}")
+        return refused
+
     def unpack(self, batch: Batch) -> dict[str, Any]:
         """A sampled batch in the form, dtypes and library of the first plain batch."""
-        columns = {name: batch.rows[name] for name in ("action", "terminated", "truncated")}
+        columns = {name: batch.rows[name] for name in ("action", "terminated", "truncated", "task")}
         columns["reward"], columns["done"] = batch.rows["rewards"], batch.rows["terminated"]
+        columns["source"] = batch.rows["source"][:, 0]
         out: dict[str, Any] = {}
         for field in self.fields:
             shape = (len(batch), *field.shape)
@@ -176,16 +197,24 @@ class PlainLayout:
             raise SpecError("transitions.response_mask: the marked steps must be the first ones, and at least one")
         return marked.sum(axis=1)
 
-    def _check(self, flat: Mapping[tuple[str, ...], Any]) -> None:
-        known = {f.path: f for f in self.fields}
+    def _checked(self, flat: Mapping[tuple[str, ...], Any]) -> Mapping[tuple[str, ...], Any]:
+        """A batch that is of this form, with its texts as wide as the first batch's."""
+        known, out = {f.path: f for f in self.fields}, dict(flat)
+        names = ", ".join(f.name for f in self.fields)
         for path in [p for p in known if p not in flat] + [p for p in flat if p not in known]:
-            raise SpecError(f"transitions.{'/'.join(path)}: {'missing' if path in known else 'not'} in the first batch's keys")
+            what = "missing" if path in known else "unknown"
+            raise SpecError(f"transitions.{'/'.join(path)}: {what}; the first batch had {names}")
         for path, value in flat.items():
             field = known[path]
             if tuple(value.shape[1:]) != field.shape:
                 raise SpecError(f"transitions.{field.name}: {tuple(value.shape[1:])} a row, the first batch had {field.shape}")
-            if field.key.startswith(EXTRA) and _dtype_name(value) != field.dtype:
-                raise SpecError(f"transitions.{field.name}: {_dtype_name(value)}, the first batch had {field.dtype}")
+            found = _dtype_name(value)
+            if field.key.startswith(EXTRA):
+                if found != field.dtype:
+                    out[path] = _widened(value, field)
+            elif field.key and _stored_as(found) != _stored_as(field.dtype):
+                raise SpecError(f"transitions.{field.name}: {found}, the first batch had {field.dtype}; convert it to that")
+        return out
 
 
 def flatten(transitions: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
@@ -194,6 +223,8 @@ def flatten(transitions: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
     Raises:
         SpecError: naming the array that is not one, or has another number of rows.
     """
+    if not isinstance(transitions, Mapping):
+        raise SpecError(f"transitions: {type(transitions).__name__}, expected a dictionary of arrays with rows first")
     flat: dict[tuple[str, ...], Any] = {}
     _walk(transitions, (), flat)
     first = next(iter(flat.items()), None)
@@ -227,6 +258,9 @@ def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, .
 
 def _check_keys(flat: Mapping[tuple[str, ...], Any]) -> None:
     names = ["/".join(path) for path in flat]
+    for name in RESERVED:
+        if (name,) in flat:
+            raise SpecError(f"transitions.{name}: a sampled batch has its own {name}; give yours another name")
     for wanted in ("action", "reward"):
         if (wanted,) not in flat:
             raise SpecError(f"transitions.{wanted}: missing, or not one array; got {names}")
@@ -264,6 +298,40 @@ def _stacked(spec: TransitionSpec, obs: ObsSpec) -> tuple[int, ...]:
     return obs.shape if spec.stack == 1 else (spec.stack, *obs.shape)
 
 
+def _is_tag(value: Any) -> bool:
+    """Whether the array holds one whole number a row."""
+    name = _dtype_name(value).removeprefix(_TORCH)
+    return value.ndim == 1 and (name.startswith(("int", "uint")) or name[1:2] in ("i", "u"))
+
+
+def _tag(value: Any, name: str) -> Array:
+    array: Array = np.asarray(value)
+    wrong = np.flatnonzero((array < 0) | (array > TAGS[name]))
+    if len(wrong):
+        raise SpecError(f"transitions.{name}: row {wrong[0]} holds {array[wrong[0]]}, allowed are 0 to {TAGS[name]}")
+    return array
+
+
+def _widened(value: Any, field: PlainField) -> Any:
+    """Texts or bytes that are shorter than those of the first batch, as wide as they were."""
+    first = None if field.dtype.startswith(_TORCH) else np.dtype(field.dtype)
+    if first is None or _is_torch(value) or first.kind not in "US" or value.dtype.kind != first.kind:
+        raise SpecError(f"transitions.{field.name}: {_dtype_name(value)}, the first batch had {field.dtype}")
+    if value.dtype.itemsize > first.itemsize:
+        wide = f"{first.kind}{value.dtype.itemsize // (4 if first.kind == 'U' else 1)}"
+        raise SpecError(
+            f"transitions.{field.name}: {value.dtype.str}, wider than the first batch's {field.dtype}; give the first batch"
+            f" room with .astype({wide!r})"
+        )
+    return value.astype(first)
+
+
+def _stored_as(dtype: str) -> str:
+    """What a state of this dtype is stored as: all floats alike."""
+    name = dtype.removeprefix(_TORCH)
+    return "float" if "float" in name or name[1:2] == "f" else dtype
+
+
 def _is_torch(value: Any) -> bool:
     torch = sys.modules.get("torch")  # only a caller that has imported torch can hold a tensor
     return torch is not None and isinstance(value, torch.Tensor)
@@ -287,8 +355,11 @@ def _numeric(value: Any, name: str) -> Array:
 
 def _flag(values: Mapping[str, Any], name: str) -> Array:
     flag = _numeric(values[name], name).reshape(len(values[name]), -1)
-    if flag.shape[1] != 1 or not ((flag == 0) | (flag == 1)).all():
+    if flag.shape[1] != 1:
         raise SpecError(f"transitions.{name}: expected one 0 or 1 a row, got {flag.shape[1]} values a row")
+    wrong = np.flatnonzero((flag != 0) & (flag != 1))
+    if len(wrong):
+        raise SpecError(f"transitions.{name}: row {wrong[0]} holds {flag[wrong[0], 0]}, expected 0 or 1")
     return flag[:, 0]
 
 

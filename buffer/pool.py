@@ -21,7 +21,7 @@ from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
 from headrace.buffer.store import Store
 from headrace.common.config import dump, load
-from headrace.common.errors import PoolDamaged, PoolError
+from headrace.common.errors import BlockRefused, ConfigError, PoolDamaged, PoolError
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
@@ -61,6 +61,9 @@ class SACReplayPool(RowPool):
         rng: np.random.Generator | None = None,
         demos: SACReplayPool | Pinned | None = None,
     ) -> None:
+        for name, given, kind in (("rng", rng, np.random.Generator), ("sampling", sampling, SamplingConfig)):
+            if not isinstance(given, kind | None):
+                raise ConfigError(f"{name}: {type(given).__name__}, expected {kind.__module__}.{kind.__qualname__} or None")
         way = load(SamplingConfig, dump(sampling or SamplingConfig()), "sampling")
         super().__init__(Sampling(way, np.random.default_rng() if rng is None else rng))
         self._plain: PlainLayout | None = None
@@ -108,9 +111,9 @@ class SACReplayPool(RowPool):
     def add_batch(self, transitions: Mapping[str, Any], priorities: Array | None = None) -> None:
         """Append plain transitions: ``state, action, reward, next_state`` and ``done`` or ``terminated``/``truncated``.
 
-        Values are numpy arrays or torch tensors with rows first, states possibly nested dicts of them. Further keys are kept
-        and come back with their dtype and shape; rows whose ``valids`` is 0 are left out. ``priorities`` are those of the
-        rows that are not.
+        Values are numpy arrays or torch tensors with rows first, states possibly nested dicts of them. Whole numbers ``task``
+        and ``source`` ``(n,)`` are what named sets choose by. Further keys are kept and come back with their dtype and shape;
+        rows whose ``valids`` is 0 are left out. ``priorities`` are those of the rows that are not.
 
         Raises:
             SpecError: naming the key that is missing, unknown, or of another shape than in the first batch.
@@ -129,7 +132,10 @@ class SACReplayPool(RowPool):
             store = self._store or self._create(layout.spec(flat), layout)
             self._plain = layout
             block = layout.block(flat, store.spec)
-            self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
+            try:
+                self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
+            except BlockRefused as error:
+                raise layout.blamed(error, flat) from error
             if self._home.path is None and self._staging is None:
                 self._staging = Staging.of(layout, store.segment)
 

@@ -124,6 +124,8 @@ class Staging:
 
     def _rows_of(self, transitions: Mapping[str, Any]) -> int:
         """Rows of a batch, by its rewards; 0 when they are too many, or when it is another kind of batch."""
+        if type(transitions) is not dict:
+            return 0
         rewards = transitions.get("reward")
         if len(transitions) != len(self._targets) or type(rewards) is not np.ndarray or not rewards.ndim:
             return 0

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from helpers.lane_rows import Lane, cpu_only, lane_spec
 
-from headrace.buffer import SACReplayPool
-from headrace.common.errors import BlockRefused, PoolTooSmall, SpecError
+from headrace.buffer import SACReplayPool, SamplingConfig, SetConfig
+from headrace.common.errors import BlockRefused, ConfigError, PoolTooSmall, SpecError
 
 
 def transitions(start, n, **more):
@@ -169,14 +169,18 @@ def test_an_empty_batch_is_nothing():
     ("change", "message"),
     [
         ({"reward": None}, "transitions.reward: missing"),
-        ({"extra": np.zeros(3)}, r"transitions.extra: not in the first"),
+        ({"extra": np.zeros(3)}, r"transitions.extra: unknown; the first batch had .*mask"),
+        (
+            {"state": np.zeros((3, 2), int), "next_state": np.zeros((3, 2), int)},
+            r"transitions.state: <i8, the first batch had <f4",
+        ),
         ({"state": np.zeros((3, 5), np.float32), "next_state": np.zeros((3, 5), np.float32)}, r"transitions.state: \(5,\)"),
-        ({"done": np.zeros(3, int) + 2}, "transitions.done: expected one 0 or 1"),
+        ({"done": np.array([0, 1, 2])}, "transitions.done: row 2 holds 2, expected 0 or 1"),
         ({"action": np.zeros((2, 1))}, r"transitions.action: shape \(2, 1\), but state has 3 rows"),
         ({"action": np.zeros(())}, r"transitions.action: shape \(\)"),
         ({"action": [{}, {}, {}]}, "transitions.action: Python objects"),
         ({"mask": np.zeros(3, np.int32)}, "transitions.mask: <i4, the first batch had <i8"),
-        ({"state": np.zeros((3, 2), np.complex64)}, "transitions.state: dtype complex64"),
+        ({"state": np.zeros((3, 2), np.complex64)}, "transitions.state: <c8, the first batch had <f4"),
     ],
 )
 def test_a_batch_that_differs_is_refused_by_name(change, message):
@@ -197,6 +201,7 @@ def test_a_batch_that_differs_is_refused_by_name(change, message):
         ({"reward": {"a": np.zeros(3)}}, "transitions.reward: missing, or not one array"),
         ({"reward": np.zeros((3, 2, 2))}, "transitions.reward"),
         ({"void": np.zeros((3, 0))}, "extra/void"),
+        *(({name: np.zeros(3)}, f"transitions.{name}: a sampled batch has its own") for name in ("ids", "weights", "sets")),
     ],
 )
 def test_a_first_batch_that_cannot_be_stored_is_refused_and_forgotten(change, message):
@@ -217,6 +222,7 @@ def test_non_finite_numbers_do_not_enter():
         with pytest.raises(BlockRefused) as error:
             pool.add_batch(data)
         assert error.value.reason == "non-finite"
+        assert f"transitions.{key}: row 1 holds inf" in str(error.value)
     assert pool.size == 3
 
 
@@ -291,3 +297,55 @@ def test_torch_in_torch_out(tmp_path):
     )
     child = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, env=cpu_only(), timeout=120)
     assert "import torch before sampling" in child.stdout, child.stderr
+
+
+def test_whole_numbers_task_and_source_are_what_sets_choose_by():
+    halves = {
+        "people": SetConfig(0.5, source=("human",), when_small="replace"),
+        "rest": SetConfig(0.5, source=("policy",), task=(7,)),
+    }
+    pool = SACReplayPool(100, sampling=SamplingConfig(sets=halves), rng=np.random.default_rng(0))
+    task, source = np.repeat([7, 8], [60, 20]), np.repeat([0, 1], [60, 20])
+    pool.add_batch(transitions(0, 80, task=task, source=source.astype(np.uint8)))
+    batch = pool.sample_batch(40)
+    assert (batch["task"].dtype, batch["source"].dtype) == (task.dtype, np.uint8)
+    assert np.bincount(batch["source"]).tolist() == [20, 20]
+    assert (batch["task"] == np.where(batch["source"] == 1, 8, 7)).all()
+    assert pool.spec.obs[0].key == "state"
+    assert len(pool.spec.obs) == 1
+    with pytest.raises(SpecError, match=r"transitions.source: row 1 holds 3, allowed are 0 to 2"):
+        pool.add_batch(transitions(0, 2, task=task[:2], source=np.array([1, 3], np.uint8)))
+    with pytest.raises(SpecError, match=r"transitions.task: row 0 holds -1"):
+        pool.add_batch(transitions(0, 1, task=np.array([-1]), source=np.zeros(1, np.uint8)))
+
+
+def test_tasks_are_balanced():
+    one = {"all": SetConfig(1.0, balance="task")}
+    pool = SACReplayPool(200, sampling=SamplingConfig(sets=one), rng=np.random.default_rng(0))
+    pool.add_batch(transitions(0, 150, task=np.repeat([1, 2], [100, 50])))
+    assert np.bincount(pool.sample_batch(40)["task"]).tolist() == [0, 20, 20]
+
+
+def test_shorter_texts_fit_and_longer_ones_say_what_to_do():
+    pool = pool_of()
+    pool.add_batch(transitions(0, 2, word=np.array(["reach", "push"])))
+    pool.add_batch(transitions(0, 1, word=np.array(["go"])))
+    assert set(pool.sample_batch(3)["word"]) == {"reach", "push", "go"}
+    with pytest.raises(SpecError, match=r"word: <U6, wider than the first batch's <U5; .* \.astype\('U6'\)"):
+        pool.add_batch(transitions(0, 1, word=np.array(["insert"])))
+
+
+@pytest.mark.parametrize("filled", [0, 3])
+def test_what_is_no_dictionary_is_refused(filled):
+    pool = pool_of()
+    for _ in range(filled):
+        pool.add_batch(transitions(0, 1))
+    with pytest.raises(SpecError, match="transitions: list, expected a dictionary"):
+        pool.add_batch([1, 2])
+
+
+def test_a_generator_and_a_sampling_of_another_kind_are_refused():
+    with pytest.raises(ConfigError, match=r"rng: int, expected numpy\.random\..*Generator"):
+        SACReplayPool(10, rng=3)
+    with pytest.raises(ConfigError, match=r"sampling: dict, expected .*SamplingConfig"):
+        SACReplayPool(10, sampling={"method": "uniform"})
