@@ -113,7 +113,9 @@ def print_result(result: TrainResult) -> None:
     verdict = "not evaluated"
     if mean is not None and std is not None:
         verdict = f"{mean:.2f}{spread(std, result.episodes)} over {result.episodes} episodes"
-    lost = f"{result.updates_lost:,} of {result.updates_granted:,} granted, to a learner that died before it saved them"
+    lost = (
+        f"{result.updates_lost:,} of {result.updates_granted:,} granted, to a learner that ended before it made and saved them"
+    )
     offline = f"{result.offline_updates:,} granted offline, then " if result.offline_updates else ""
     pairs = [
         ("return", verdict),

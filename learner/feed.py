@@ -66,7 +66,7 @@ class Feed:
         self._spec: TransitionSpec | None = None
         self._delivered = self._wanted = self._ahead = 0
         self._most_ahead = prefetch
-        self._drawing = self._told_mapped = False
+        self._drawing = self._told_mapped = self._withdraws = False
         self._publish: WeightSet | None = None
         self._sending: WeightSet | None = None
         self._stop: m.Stop | None = None
@@ -82,6 +82,11 @@ class Feed:
     def start_drawing(self) -> None:
         """Begin to ask for batches: each one that comes is an update granted, so not before the learner is ready."""
         self._drawing = True
+
+    def stop_drawing(self) -> None:
+        """Ask for no more: what was granted before may still come."""
+        with self._changed:
+            self._drawing, self._withdraws = False, True
 
     def get(self, timeout_s: float) -> list[Batch] | None:
         """What the next update takes, or none within ``timeout_s``: a batch, and the actor's own where that is separate.
@@ -224,7 +229,10 @@ class Feed:
         with self._changed:
             demand = self._demand()
             mapped = self._reading.mapped
-            if self._drawing and (demand > self._wanted or mapped != self._told_mapped):
+            if self._withdraws:
+                self._withdraws, self._wanted = False, self._delivered
+                out.append([encode(m.Draw(self._wanted, self._batch_size, self._ask_statistics, mapped))])
+            elif self._drawing and (demand > self._wanted or mapped != self._told_mapped):
                 self._wanted, self._told_mapped = demand, mapped
                 out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics, mapped))])
             out.extend([encode(self._redraws.popleft())] for _ in range(len(self._redraws)))

@@ -30,7 +30,8 @@ LOG = logging.getLogger(__name__)
 Copy = tuple[dict[str, Any], WeightSet]  # of all that learning changes, and of the policy
 WAIT_S = 0.1
 PUBLISH_S = 5.0
-USE_UP_S = 1.0
+USE_UP_S = 2.0  # for updates that were granted when a signal says stop
+QUIET_S = 0.1  # in which what was granted before has come
 FINAL_S = 600.0  # for the last checkpoint; a supervisor is less patient
 CLOSE_S = 5.0  # for one that is being written when the learner fails
 
@@ -186,9 +187,13 @@ class LearnerLoop:
             self._group.order(order)
 
     def _use_up(self, stop: threading.Event) -> None:
-        """Make the updates of batches that are already here: they were granted and will not come again."""
+        """Make the updates of batches that are here or on their way: they were granted and will not come again."""
+        if not stop.is_set():
+            return
+        self._feed.stop_drawing()
+        self._link.wake()
         end = self._clock.now() + USE_UP_S
-        while stop.is_set() and self._clock.now() < end and (batches := self._feed.get(0.0)) is not None:
+        while self._clock.now() < end and (batches := self._feed.get(QUIET_S)) is not None:
             self._update(batches)
 
     def _restore(self) -> bool:

@@ -6,6 +6,27 @@ from campaign.planting import Mutant
 
 ROLES = (
     Mutant(
+        "demand-not-withdrawn-at-the-end",
+        "learner/feed.py",
+        "self._drawing, self._withdraws = False, True",
+        "self._drawing = False",
+        ("tests/unit/learner/test_feed.py",),
+    ),
+    Mutant(
+        "what-is-on-its-way-at-the-end-not-awaited",
+        "learner/loop.py",
+        "(batches := self._feed.get(QUIET_S)) is not None",
+        "(batches := self._feed.get(0.0)) is not None",
+        ("tests/unit/learner/test_loop.py",),
+    ),
+    Mutant(
+        "tasks-of-plain-batches-kept-from-sets",
+        "buffer/plain.py",
+        "columns |= {(name,) for name in TAGS if",
+        "columns |= {(name,) for name in () if",
+        ("tests/unit/buffer/test_plain.py",),
+    ),
+    Mutant(
         "end-of-the-offline-phase-not-kept",
         "learner/loop.py",
         "return (enough or ended)",

@@ -137,6 +137,19 @@ def test_more_is_asked_for_when_half_of_what_is_kept_ahead_is_used_up(make):
         assert asked(feed) == wanted, taken
 
 
+def test_what_was_asked_for_and_not_granted_can_be_withdrawn(make):
+    feed, buffer = make("mapped", prefetch=6)
+    buffer.answer(most=2)
+    feed.stop_drawing()
+    buffer.answer()
+    feed.gather(0)
+    assert [len(take(feed)) for _ in range(2)] == [B, B]
+    assert feed.get(0) is None
+    assert not feed.must_draw
+    assert [message.wanted for message in buffer.asked] == [6, 2]
+    assert asked(feed) == []
+
+
 def test_the_most_that_the_config_lets_a_learner_keep_ahead_is_what_a_buffer_takes(make):
     (most,) = (f.metadata["high"] for f in fields(LearnerConfig) if f.name == "prefetch_batches")
     feed, buffer = make("mapped", prefetch=most)

@@ -179,3 +179,30 @@ def test_a_failure_of_the_writing_thread_ends_the_training(made, monkeypatch):
     made._saver._thread.join(SOON_S)
     with pytest.raises(RuntimeError, match="a defect"):
         made.run(threading.Event())
+
+
+@pytest.mark.parametrize("asked_to_stop", [True, False])
+def test_what_is_granted_is_used_before_an_ordered_end(made, monkeypatch, asked_to_stop):
+    """Also what is on its way: it comes within ``QUIET_S``."""
+    waits, used, stop = [], [], threading.Event()
+    coming = iter(["one", "two", None])
+
+    def get(timeout_s):
+        waits.append(timeout_s)
+        return next(coming)
+
+    monkeypatch.setattr(made._feed, "get", get)
+    monkeypatch.setattr(made, "_update", used.append)
+    if asked_to_stop:
+        stop.set()
+    made._use_up(stop)
+    assert (used, waits) == ((["one", "two"], [loop.QUIET_S] * 3) if asked_to_stop else ([], []))
+
+
+def test_an_ordered_end_is_not_put_off_for_long(made, monkeypatch):
+    used, stop = [], threading.Event()
+    stop.set()
+    monkeypatch.setattr(made._feed, "get", lambda timeout_s: "one")
+    monkeypatch.setattr(made, "_update", lambda batches: (used.append(batches), made._clock.advance(0.5)))
+    made._use_up(stop)
+    assert len(used) == loop.USE_UP_S / 0.5
