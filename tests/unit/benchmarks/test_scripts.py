@@ -60,7 +60,7 @@ def test_short_gates_come_first_and_a_run_that_broke_leaves_no_record(tmp_path, 
     script = load("gates")
     chosen = [script.GATES[name] for name in ("halfcheetah-sb3", "reach-sac", "pendulum-sync")]
     todo = script.pending(chosen, [])
-    assert [gate.name for gate, _ in todo] == ["pendulum-sync"] * 5 + ["reach-sac"] * 3 + ["halfcheetah-sb3"] * 5
+    assert [gate.name for gate, _ in todo] == ["reach-sac"] * 3 + ["pendulum-sync"] * 5 + ["halfcheetah-sb3"] * 5
     monkeypatch.setattr(script, "FILE", tmp_path / "gates.jsonl")
 
     def run_one(gate, seed, title):
