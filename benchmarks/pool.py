@@ -48,6 +48,8 @@ def main() -> int:
     add_place(parser)
     args = parser.parse_args()
     pythons = find_pythons(os.environ.get("PEERS_VENVS", ""), PEERS)
+    for peer in (peer for peer in PEERS if peer not in pythons):
+        print(f"{peer} is not measured: no environment for it in PEERS_VENVS", flush=True)
     setup = Setup(args.place, pythons, args.quick, 0.0 if args.quick else args.minutes)
     out = measure_rows(TABLE, args.only, setup, FILE)
     print(json.dumps(out))
