@@ -200,6 +200,9 @@ class Assembler:
         rows["rewards"] = np.where(inside, step("reward", window), 0)
         rows["source"] = np.where(inside, step("source", window), 0)
         rows["terminated"], rows["truncated"] = step("terminated", last), step("truncated", last)
+        if spec.next_action:
+            follows = last < step("stop", ids)  # its step is here: the newest window is held back
+            rows["next_action"][follows] = step("action", last[follows] + 1)
         back = np.arange(1 - spec.stack, 1)  # a stack that reaches before the episode repeats its first frame
         frames = np.stack([step("frame", ids), step("frame", last) + 1], axis=1)[:, :, None] + back
         used, offsets = np.unique(np.maximum(frames, step("first", ids)[:, None, None]), return_inverse=True)

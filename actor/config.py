@@ -55,6 +55,7 @@ class WindowConfig:
 
     n_step: int = option(1, help="executed env steps in one row (n-step return)", unit="steps", low=1, high=4096)
     stack: int = option(1, help="frames that one observation stacks", unit="frames", low=1, high=256)
+    next_action: bool = option(False, help="whether rows hold the next action too, for learner.resample_target_action false")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class ActorConfig:
     count: int = option(1, help="actor processes on this host", low=0, high=1024)
     policy: str = option("auto", help="auto: numpy for the MLP, torch for the rest", choices=("auto", "numpy", "torch"))
     device: str = option("cpu", help="torch device of a torch policy")
+    ema: bool = option(False, help="act by the average of the policy (learner.ema_decay)", resume=True)
     robot: bool = option(
         False, help="these are real robots: pacing never holds them, and pacing.robot_share protects their share"
     )

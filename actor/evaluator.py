@@ -28,7 +28,7 @@ class EvaluatorSettings:
     """All that an evaluator process needs to know.
 
     Attributes:
-        player: what an actor does.
+        player: what an actor does; its ``actor.ema`` says which policy is judged.
         every_env_steps: how often it judges.
         episodes: over how many episodes.
         checkpoints: directory where the best policy is kept; None keeps none.
@@ -60,7 +60,7 @@ def _follow(settings: EvaluatorSettings, here: Joined) -> None:
     uplink, due = here.uplink, 0
     while not here.must_leave:
         here.link.check()
-        weights = uplink.take_weights() or weights
+        weights = uplink.take_weights(ema=settings.player.actor.ema) or weights
         if weights is not None and policy is None:  # of the first ones: torch takes seconds to load, while the pool fills
             policy = make_policy(weights, here.spec, settings.player.actor)
         if policy is None or weights is None or weights.version.step == 0 or uplink.env_steps < due:

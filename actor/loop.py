@@ -145,7 +145,7 @@ class ActorLoop:
             self._link.wake()
 
     def _swap(self) -> None:
-        weights = self._uplink.take_weights()
+        weights = self._uplink.take_weights(ema=self._settings.actor.ema)
         if weights is None:
             return
         if self._policy is None:

@@ -127,13 +127,17 @@ class Uplink:
         with self._changed:
             self._changed.wait(timeout_s)
 
-    def take_weights(self) -> WeightSet | None:
-        """The newest weights that were not taken yet, complete and verified."""
+    def take_weights(self, *, ema: bool = False) -> WeightSet | None:
+        """The newest weights that were not taken yet, complete and verified: the policy, or its average.
+
+        Raises:
+            SpecError: the learner makes no average.
+        """
         if self._weights is None:
             return None
         with self._changed:
             weights, self._weights = self._weights, None
-        return weights
+        return None if weights is None else weights.chosen(ema=ema)
 
     def applied(self, version: Version) -> None:
         """The control loop acts on this version now."""

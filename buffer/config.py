@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
+from headrace.common.specs import OUTCOMES, SOURCES
 
-SOURCES = ("policy", "human", "demo")  # by the number that rows hold
-OUTCOMES = ("unknown", "success", "failure")  # likewise
 MAX_SETS = 32
 _NAME = re.compile(r"[A-Za-z_]\w{0,31}", re.ASCII)
 

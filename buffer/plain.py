@@ -284,7 +284,7 @@ def _fit(spec: TransitionSpec, derived: TransitionSpec) -> None:
 
 def _stored(spec: TransitionSpec) -> dict[str, Any]:
     obs = {o.key: {"shape": o.shape, "dtype": o.dtype} for o in spec.obs}
-    return {"obs": obs, "action": spec.action.shape, "window": spec.window}
+    return {"obs": obs, "action": spec.action.shape, "window": spec.window, "next_action": spec.next_action}
 
 
 def _key(path: tuple[str, ...], bare: str) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer.config import OUTCOMES, SOURCES, SetConfig
+from headrace.buffer.config import SetConfig
 from headrace.buffer.joined_rows import JoinedRows
 from headrace.buffer.ordered_rows import OrderedRows
 from headrace.buffer.priorities import Priorities
 from headrace.buffer.recent_versions import RecentVersions
 from headrace.buffer.sum_tree import SumTree
 from headrace.common.errors import PoolTooSmall
-from headrace.common.specs import SOURCE_DEMO, SOURCE_HUMAN
+from headrace.common.specs import OUTCOMES, SOURCE_DEMO, SOURCE_HUMAN, SOURCES
 
 Array = np.ndarray[Any, Any]
 _MATCHES, _DISCARDED = 1, 2

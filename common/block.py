@@ -118,7 +118,8 @@ class Block:
         if _largest(rows["outcome"]) > 2 or _largest(rows["source"]) > 2:
             raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
         if not _finite(grouped["numbers"]):
-            name = next(name for name in ("action", "rewards", "action_age") if not _finite(rows[name]))
+            columns = ("action", *(["next_action"] if spec.next_action else []), "rewards", "action_age")
+            name = next(name for name in columns if not _finite(rows[name]))
             raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
         for o in spec.obs:
             if o.dtype == "<f4" and not _finite(self.frames[o.key]):

@@ -37,6 +37,7 @@ ROLES = ("both", "actor", "critic")
 KINDS = ("steps", "chunk")
 SOURCE_POLICY, SOURCE_HUMAN, SOURCE_DEMO = 0, 1, 2
 OUTCOME_UNKNOWN, OUTCOME_SUCCESS, OUTCOME_FAILURE = 0, 1, 2
+SOURCES, OUTCOMES = ("policy", "human", "demo"), ("unknown", "success", "failure")  # by these numbers
 MAX_OBS_KEYS = 64
 MAX_FRAME_BYTES = 1 << 28
 
@@ -81,6 +82,7 @@ class TransitionSpec:
         kind: ``steps`` when consecutive rows start one env step apart (1-step and n-step rows, which overlap),
             ``chunk`` when each row covers its own steps.
         stack: h, the number of frames that one observation refers to, oldest first.
+        next_action: whether rows hold the action too that was executed behind their window; zeros where the episode ended.
     """
 
     obs: tuple[ObsSpec, ...]
@@ -88,6 +90,7 @@ class TransitionSpec:
     window: int = 1
     kind: str = "steps"
     stack: int = 1
+    next_action: bool = False
 
     def __post_init__(self) -> None:
         _check(self)
@@ -109,6 +112,7 @@ class TransitionSpec:
                 ("t", "<u4"),
                 ("task", "<u4"),
                 ("action", "<f4", self.action.shape),
+                *([("next_action", "<f4", self.action.shape)] if self.next_action else []),
                 ("rewards", "<f4", (self.window,)),
                 ("action_age", "<f4"),
                 ("steps", "<u2"),
@@ -124,11 +128,11 @@ class TransitionSpec:
     def grouped_dtype(self) -> np.dtype[np.void]:
         """The same row as groups of neighbouring columns of one type, so that one call checks a whole group.
 
-        ``references`` are ``obs`` and ``next_obs`` unsigned, ``numbers`` are ``action``, ``rewards`` and ``action_age``,
+        ``references`` are ``obs`` and ``next_obs`` unsigned, ``numbers`` are the actions, ``rewards`` and ``action_age``,
         ``flags`` are ``terminated`` and ``truncated``.
         """
         offset = {name: kind[1] for name, kind in (self.row_dtype.fields or {}).items()}
-        numbers = math.prod(self.action.shape) + self.window + 1
+        numbers = math.prod(self.action.shape) * (2 if self.next_action else 1) + self.window + 1
         formats = [("<u8", (2 * self.stack,)), ("<f4", (numbers,)), ("u1", (2,))]
         offsets = [offset["obs"], offset["action"], offset["terminated"]]
         names = ["references", "numbers", "flags"]
@@ -145,7 +149,10 @@ class TransitionSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a message or a manifest."""
-        return {"version": SPEC_VERSION, **asdict(self)}
+        values = {"version": SPEC_VERSION, **asdict(self)}
+        if not self.next_action:
+            del values["next_action"]  # specs without it are what they were before there was one
+        return values
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TransitionSpec:
@@ -160,7 +167,8 @@ class TransitionSpec:
             action = ActionSpec(
                 tuple(int(n) for n in a["shape"]), tuple(float(x) for x in a["low"]), tuple(float(x) for x in a["high"])
             )
-            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]))
+            next_action = bool(data.get("next_action", False))
+            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]), next_action)
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"not a transition spec: {type(error).__name__} {str(error)[:200]}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack
@@ -20,6 +20,7 @@ TENSOR_DTYPES = ("<f4", "<f8", "<f2", "<i8", "<i4", "|u1", "|b1")
 MAX_TENSORS = 65536
 MAX_HEAD_BYTES = 8 << 20
 MAX_NAMED = 8  # differences in one text
+AVERAGE = "average/"  # before the name of a tensor: that of the averaged policy
 _MAGIC = b"HRWT"
 
 
@@ -52,7 +53,8 @@ class WeightSet:
     Attributes:
         version: who published it and when.
         policy: plain description from which an actor builds the policy (``type`` and its options).
-        tensors: name -> array, in the order that the learner gives; includes buffers and normaliser statistics.
+        tensors: name -> array, in the order that the learner gives; includes buffers and normaliser statistics, and once more
+            with ``average/`` before their names those of the averaged policy, where the learner makes one.
     """
 
     version: Version
@@ -62,6 +64,21 @@ class WeightSet:
     def fingerprint(self) -> str:
         """Identity of class, tensor names, shapes and dtypes (not of values), in hex."""
         return policy_fingerprint(self.policy, self.tensors)
+
+    def chosen(self, *, ema: bool = False) -> WeightSet:
+        """The policy alone, or its average alone.
+
+        Raises:
+            SpecError: there is no average.
+        """
+        plain = {name: tensor for name, tensor in self.tensors.items() if not name.startswith(AVERAGE)}
+        if ema and len(plain) == len(self.tensors):
+            raise SpecError(
+                f"the policy of update {self.version.step} comes without an average: its learner made none"
+                " (learner.ema_decay), or one of the two was chosen before"
+            )
+        prefix = AVERAGE if ema else ""  # observation statistics are those of both
+        return replace(self, tensors={name: self.tensors.get(prefix + name, tensor) for name, tensor in plain.items()})
 
     def first_non_finite(self) -> str | None:
         """Name of the first tensor that holds NaN or infinity, if any does."""

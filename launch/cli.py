@@ -172,8 +172,10 @@ def _add_tools(commands: Any) -> None:
     play = _add(commands, "eval", _eval, "Play a policy: return, length and success with 95 % intervals.")
     source: dict[str, Any] = {"type": Path, "metavar": "CHECKPOINT|RUN", "help": "checkpoint, run, export or .hrw file (path)"}
     best = "of a run: the policy with the best evaluation in place of the newest one"
+    ema = "the average of the policy, of a run with learner.ema_decay"
     play.add_argument("target", **source)
     play.add_argument("--best", action="store_true", help=best)
+    play.add_argument("--ema", action="store_true", help=ema)
     play.add_argument("--episodes", type=int, metavar="N", help="episodes to play (count); default: eval.final_episodes")
     play.add_argument("--seed", type=int, default=0, help="seed of the episodes (int)")
     play.add_argument(
@@ -184,6 +186,7 @@ def _add_tools(commands: Any) -> None:
     export.add_argument("target", **source)
     export.add_argument("out", type=Path, metavar="OUT", help="directory to make; it appears when everything is written (path)")
     export.add_argument("--best", action="store_true", help=best)
+    export.add_argument("--ema", action="store_true", help=ema)
     export.add_argument(
         "--format",
         choices=("safetensors", "torchscript", "onnx"),
@@ -306,14 +309,20 @@ def _eval(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.play import play_command
 
     return play_command(
-        args.target, best=args.best, config=args.config, episodes=args.episodes, seed=args.seed, video=args.video
+        args.target,
+        best=args.best,
+        ema=args.ema,
+        config=args.config,
+        episodes=args.episodes,
+        seed=args.seed,
+        video=args.video,
     )
 
 
 def _export_policy(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.export import export_policy_command
 
-    return export_policy_command(args.target, args.out, form=args.format, best=args.best)
+    return export_policy_command(args.target, args.out, form=args.format, best=args.best, ema=args.ema)
 
 
 def _plot(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -68,6 +68,7 @@ class EvalConfig:
         low=0,
         resume=True,
     )
+    ema: bool = option(False, help="judge the average of the policy (learner.ema_decay)", resume=True)
     episodes: int = option(5, help="episodes of one of these evaluations", unit="episodes", low=1, high=10_000, resume=True)
     final_episodes: int = option(
         20, help="episodes of the last evaluation; 0 leaves it out", unit="episodes", low=0, high=10_000, resume=True
@@ -103,6 +104,14 @@ class RunConfig:
             raise ConfigError(
                 f"pacing.offline_updates: {offline} with run.pool_from and pool.demos empty, so there is nothing to learn"
                 " from; nearest valid: 0, or name a pool or demonstrations"
+            )
+        for key, ema in (("actor.ema", self.actor.ema), ("eval.ema", self.eval.ema)):
+            if ema and self.learner.ema_decay is None:
+                raise ConfigError(f"{key}: true with learner.ema_decay none, so there is no average; nearest valid: false")
+        if not self.learner.resample_target_action and not self.window.next_action:
+            raise ConfigError(
+                "learner.resample_target_action: false with window.next_action false, so rows hold no next action; nearest"
+                " valid: true, or window.next_action true"
             )
         require_sizes(self.pacing, batch, capacity)
         self.sampling.check_fits(capacity, batch)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headrace.actor.config import WindowConfig
 from headrace.common.errors import ConfigError, PoolDamaged, SpecError
 from headrace.common.specs import (
     OUTCOME_FAILURE,
@@ -273,17 +274,14 @@ def flags_of(column: Column) -> Array:
     return values.reshape(-1).astype(bool)
 
 
-def spec_for(
-    demos: Demonstrations, options: ReadOptions, like: TransitionSpec | None, n_step: int, stack: int
-) -> TransitionSpec:
+def spec_for(demos: Demonstrations, options: ReadOptions, like: TransitionSpec | None, window: WindowConfig) -> TransitionSpec:
     """The spec of the rows that the file gives.
 
     Args:
         demos: the file.
         options: with bounds, where they were given.
         like: spec of the pool that the rows are for; it says window, stack, roles, and bounds that nothing else says.
-        n_step: window of a new pool.
-        stack: frames an observation of a new pool.
+        window: of a new pool.
 
     Raises:
         SpecError: it is not that of the pool; names each field with both values.
@@ -299,10 +297,10 @@ def spec_for(
         )
     action = ActionSpec((demos.action_dim,), *bounds)
     if like is None:
-        return TransitionSpec(demos.obs, action, n_step, "steps", stack)
+        return TransitionSpec(demos.obs, action, window.n_step, "steps", window.stack, window.next_action)
     roles = {o.key: o.role for o in like.obs}
     obs = tuple(ObsSpec(o.key, o.shape, o.dtype, roles.get(o.key, "both")) for o in demos.obs)
-    spec = TransitionSpec(obs, action, like.window, like.kind, like.stack)
+    spec = TransitionSpec(obs, action, like.window, like.kind, like.stack, like.next_action)
     different = _differences(like, spec)
     if different:
         raise SpecError(f"the file does not fit the pool (the pool's first): {'; '.join(different)}")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from headrace.actor.config import WindowConfig
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.manifest import NAME as MANIFEST
 from headrace.buffer.pinned import DEMOS, Origin, Pinned, require_same
@@ -106,13 +107,13 @@ class _Export:
 
 
 class _Recorded:
-    def __init__(self, path: Path, demos: Demonstrations, n_step: int, stack: int) -> None:
-        self._path, self._demos, self._window = path, demos, (n_step, stack)
+    def __init__(self, path: Path, demos: Demonstrations, window: WindowConfig) -> None:
+        self._path, self._demos, self._window = path, demos, window
         self.rows, self.actors = demos.steps, 1
 
     def spec(self, like: TransitionSpec | None) -> TransitionSpec:
         try:
-            return spec_for(self._demos, ReadOptions(), like, *self._window)
+            return spec_for(self._demos, ReadOptions(), like, self._window)
         except ConfigError as error:
             raise ConfigError(
                 f"pool.demos: {self._path}: {error}. Or name an export: headrace pool import {self._path} POOL --low ..."
@@ -135,7 +136,7 @@ def _open(path: Path, config: RunConfig) -> Iterator[_Source]:
     except PoolError as error:
         raise ConfigError(f"pool.demos: {error}") from error
     with contextlib.closing(demos):
-        yield _Recorded(path, demos, config.window.n_step, config.window.stack)
+        yield _Recorded(path, demos, config.window)
 
 
 def _pin(config: RunConfig, paths: list[Path], folder: Path, origin: Origin, like: TransitionSpec | None) -> Pinned:

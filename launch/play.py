@@ -56,18 +56,20 @@ def find_policy(target: Path, *, best: bool = False) -> Path:
     return newest[-1]
 
 
-def read_policy(path: Path) -> WeightSet:
-    """The weight set in a policy file.
+def read_policy(path: Path, *, ema: bool = False) -> WeightSet:
+    """The policy in a policy file, or its average.
 
     Raises:
         CheckpointError: it cannot be read or is damaged.
+        SpecError: there is no average.
     """
     if path.name == ABOUT:
-        return read_export(path.parent)[0]
+        return read_export(path.parent)[0].chosen(ema=ema)
     try:
-        return WeightSet.unpack(path.read_bytes())
+        weights = WeightSet.unpack(path.read_bytes())
     except (OSError, WireError) as error:
         raise CheckpointError(f"{path}: not a policy: {error}") from error
+    return weights.chosen(ema=ema)
 
 
 def read_spec(policy: Path) -> TransitionSpec:
@@ -102,14 +104,16 @@ def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int) -> Ev
     return evaluate(policy, config.env, config.window, episodes, seed)
 
 
-def play_command(target: Path, *, best: bool, config: Path | None, episodes: int | None, seed: int, video: Path | None) -> int:
+def play_command(
+    target: Path, *, best: bool, ema: bool, config: Path | None, episodes: int | None, seed: int, video: Path | None
+) -> int:
     """``headrace eval``: print what the episodes gave.
 
     Raises:
         HeadraceError: a video was asked for and cannot be made; the rest is printed all the same.
     """
     path = find_policy(target, best=best)
-    weights = read_policy(path)
+    weights = read_policy(path, ema=ema)
     options = make_config(read_config(config or find_config(path)))
     count = options.eval.final_episodes or 20 if episodes is None else episodes
     if count < 1:
@@ -117,7 +121,7 @@ def play_command(target: Path, *, best: bool, config: Path | None, episodes: int
     if video is not None:
         _prepare_rendering()
     result = judge(options, weights, count, seed)
-    print(f"policy    {path} (update {weights.version.step})")
+    print(f"policy    {path} (update {weights.version.step}{', average' if ema else ''})")
     print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
     for label, text in verdict_lines(result):
         print(f"{label:<10}{text}")

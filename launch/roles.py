@@ -109,7 +109,8 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
 
     if config.eval.every == 0:
         raise ConfigError("eval.every: 0 means no evaluation during the run; nearest valid for an evaluator: 1")
-    player = _player(config, connect or find_endpoint(config, run), evaluator_id)
+    judging = replace(config, actor=replace(config.actor, ema=config.eval.ema))
+    player = _player(judging, connect or find_endpoint(config, run), evaluator_id)
     checkpoints = run.checkpoints if run is not None else None
     settings = EvaluatorSettings(player, config.eval.every, config.eval.episodes, checkpoints)
     _leave_signals_to_the_role()

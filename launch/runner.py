@@ -349,7 +349,7 @@ class _Job:
             path = find_policy(self._run.path)
         except CheckpointError:
             return None
-        return read_policy(path)
+        return read_policy(path, ema=self._config.eval.ema)
 
     def _judge(self, weights: WeightSet) -> tuple[EvalResult | None, str]:
         """The final evaluation, where its returns are finite, and why it failed, if it did."""

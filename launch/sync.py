@@ -40,7 +40,7 @@ from headrace.common.config import replace
 from headrace.common.errors import CheckpointError, PoolTooSmall
 from headrace.common.policy_files import policy_files
 from headrace.common.seeds import derive_seed
-from headrace.common.weights import NO_VERSION, Version, WeightSet
+from headrace.common.weights import Version, WeightSet
 from headrace.launch.config import RunConfig
 from headrace.launch.digests import state_digest
 from headrace.launch.interrupt import Interrupt
@@ -138,8 +138,7 @@ class SyncRun:
         )
         self.pacing = Pacing(config.pacing)
         self.actors = [self._make_actor(f"actor-{n}") for n in range(config.actor.count)]
-        self._policy: Policy | None = None
-        self._version = NO_VERSION
+        self._policies: dict[bool, tuple[Policy, int]] = {}  # the policy and its average, each with the update it is of
         self._metrics: dict[str, torch.Tensor] = {}
         self._watch = SyncWatch(run.run_id, clock)
         self._saved_step = 0
@@ -194,7 +193,8 @@ class SyncRun:
         for actor in self.actors if self._config.pacing.online else ():
             if goal and self.executed >= goal:
                 continue
-            policy = self._newest_policy() if self.executed >= self._config.pacing.random_steps else None
+            random = self.executed < self._config.pacing.random_steps
+            policy = None if random else self._newest_policy(ema=self._config.actor.ema)
             self._watch.episodes(actor.step(policy, self._version))
             acted = True
         return acted
@@ -229,24 +229,29 @@ class SyncRun:
         self.pacing.observe(self.pool.env_steps, self.pool.updates, self.pool.offline_updates)
         self.pacing.drawable = self.pool.drawable >= self._config.learner.batch_size
 
-    def _newest_policy(self) -> Policy:
-        """The policy as the learner has it now, in the form in which actors run it everywhere."""
-        if self._policy is None or self._version.step != self.sac.step:
-            weights = self._weights()
-            if self._policy is None:
-                self._policy = make_policy(weights, self.spec, self._config.actor)
+    def _newest_policy(self, *, ema: bool) -> Policy:
+        """The policy as the learner has it now, or its average, in the form in which actors run it everywhere."""
+        policy, step = self._policies.get(ema, (None, 0))
+        if policy is None or step != self.sac.step:
+            weights = self._weights().chosen(ema=ema)
+            if policy is None:
+                policy = make_policy(weights, self.spec, self._config.actor)
             else:
-                self._policy.load(weights)
-            self._version = weights.version
-        return self._policy
+                policy.load(weights)
+            self._policies[ema] = policy, self.sac.step
+        return policy
 
     @property
     def executed(self) -> int:
         """Env steps executed by all actors since the run began."""
         return sum(actor.executed for actor in self.actors)
 
+    @property
+    def _version(self) -> Version:
+        return Version(LEARNER_ID, EPOCH, self.sac.step)
+
     def _weights(self) -> WeightSet:
-        return self.sac.weights(Version(LEARNER_ID, EPOCH, self.sac.step))
+        return self.sac.weights(self._version)
 
     def _evaluate(self) -> None:
         """Judge the newest policy when it is time; draws from no generator of the run."""
@@ -254,11 +259,11 @@ class SyncRun:
         if not config.eval.every or self.sac.step == 0 or self.pacing.env_steps < self._evaluate_at:
             return
         self._evaluate_at = self.pacing.env_steps + config.eval.every
-        policy, seed = self._newest_policy(), derive_seed(config.seed, "evaluator")
+        policy, seed = self._newest_policy(ema=config.eval.ema), derive_seed(config.seed, "evaluator")
         result = evaluate(policy, _in_process(config.env), config.window, config.eval.episodes, seed)
         verdict = result.verdict(self._version, self.pacing.env_steps)
         self._watch.evaluation(verdict)
-        self._best.offer(self._weights(), self.spec, verdict)
+        self._best.offer(self._weights().chosen(ema=config.eval.ema), self.spec, verdict)
         self._report(force=True)
 
     # --- checkpoints ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from headrace.actor.config import WindowConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
 from headrace.buffer.transfer import export_pool, import_pool
@@ -59,15 +60,15 @@ def import_command(
     if is_export(source):
         _refuse("an export says that itself", {**_given(options), "--n-step": n_step, "--stack": stack, "--actor": actor})
         return _import_export(source, target, sizes)
-    demos = open_demonstrations(source, options)
+    demos, window = open_demonstrations(source, options), WindowConfig(n_step or 1, stack or 1)
 
     def new_pool(path: Path) -> SACReplayPool:
-        spec = spec_for(demos, options, None, n_step or 1, stack or 1)
+        spec = spec_for(demos, options, None, window)
         return SACReplayPool(capacity or demos.steps, path=path, spec=spec)
 
     try:
         with _target(target, new_pool, sizes) as (pool, counting):
-            spec_for(demos, options, pool.spec, n_step or 1, stack or 1)  # refuses what does not fit a pool that was there
+            spec_for(demos, options, pool.spec, window)  # refuses what does not fit a pool that was there
             name, found = load_demonstrations(demos, pool, actor or source.stem, counting)
             size = pool.size
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
+from headrace.common.specs import SOURCES
 from headrace.common.wire.batches import MOST_AHEAD
 
 FORMS = ("auto_exp", "auto_log", "auto_softplus", "fixed")
@@ -22,6 +23,11 @@ class ModelConfig:
 
     type: str = option("mlp", help="mlp, pixels (cameras), or a class of your own as module:Class")
     options: dict[str, Any] = option(factory=dict, help="options of that class, checked by its own Options dataclass")
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """``model.options`` of a model that has none."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,11 @@ class LearnerConfig:
     batch_size: int = option(256, help="rows of one update", unit="rows", low=1, high=1 << 20)
     gamma: float = option(0.99, help="discount of one env step", low=0, high=1)
     entropy_backup: bool = option(True, help="whether the target counts the entropy of the next action")
+    resample_target_action: bool = option(
+        True,
+        help="whether the target's next action is the current policy's own; false: the executed one (window.next_action), and"
+        " no entropy",
+    )
     target_critics: int | None = option(
         None, help="critics, drawn anew for each update, whose minimum is the target (REDQ: 2); none: all", low=1, high=64
     )
@@ -67,7 +78,31 @@ class LearnerConfig:
         choices=FORMS,
     )
     alpha: float = option(1.0, help="weight of the entropy: where it starts, or stays when fixed", low=0, high=1e6)
-    target_entropy: float | None = option(None, help="entropy that alpha steers to; none: -(number of executed action dims)")
+    target_entropy_per_dim: float = option(
+        -1.0, help="entropy that alpha steers to, for each dimension of the executed action, all steps of a chunk together"
+    )
+
+    # for data that the policy has not made itself
+    bc_weight: float = option(0.0, help="weight of the actor's distance to replayed actions (cloning)", low=0, high=1e6)
+    bc_sources: tuple[str, ...] = option((), help="whose actions are cloned; empty: everybody's", choices=SOURCES)
+    td3_bc_alpha: float | None = option(
+        None, help="TD3+BC: weight of the values over their mean |Q| beside bc_weight; none: values as they are", low=1e-9
+    )
+    cql_weight: float = option(
+        0.0, help="weight of CQL's penalty on values of other actions than the executed ones", low=0, high=1e6
+    )
+    cql_actions: int = option(
+        10, help="other actions for each row: so many at random, and so many of the policy at each end", low=1, high=1024
+    )
+    cql_temperature: float = option(1.0, help="how soft CQL's maximum over actions is", low=1e-6, high=1e6)
+
+    # a second policy
+    ema_decay: float | None = option(
+        None,
+        help="share of itself that an average of the policy keeps at each step of the actor (actor.ema, eval.ema); none: none",
+        low=0,
+        high=0.9999999,
+    )
 
     # optimisers
     actor_lr: float = option(3e-4, help="Adam step size of the actor", low=0, high=1, resume=True)
@@ -142,12 +177,17 @@ class LearnerConfig:
     checkpoint_keep: int = option(3, help="newest checkpoints that stay on disk", low=1, high=10_000, resume=True)
 
     def check(self, path: str = "") -> None:
-        """Refuse a trained temperature that starts at zero, where it would stay, and parts larger than the whole."""
+        """Refuse a trained temperature that starts at zero, where it would stay, parts above the whole, and half of TD3+BC."""
         prefix = path + "." if path else ""
         if self.temperature != "fixed" and self.alpha < 1e-6:
             raise ConfigError(
                 f"{prefix}alpha: {self.alpha:g} with temperature {self.temperature} would never move;"
                 " nearest valid: 1e-06, or temperature fixed"
+            )
+        if self.td3_bc_alpha is not None and self.bc_weight == 0:
+            raise ConfigError(
+                f"{prefix}td3_bc_alpha: {self.td3_bc_alpha:g} with {prefix}bc_weight 0, so nothing is cloned;"
+                f" nearest valid: none, or {prefix}bc_weight 1"
             )
         if self.micro_batch_size is not None and self.micro_batch_size > self.batch_size:
             raise ConfigError(

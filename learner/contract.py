@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -18,10 +17,11 @@ from torch import Tensor, nn
 
 from headrace.common.config import dump, load
 from headrace.common.cores import usable_cores
-from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.learner.config import FP32, MIN
-from headrace.learner.losses import actor_loss, critic_loss, require_shape
+from headrace.learner.autograd import detached, gradients_of, in_eval_mode, or_executed
+from headrace.learner.config import FP32, MIN, NoOptions
+from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, CriticGradients
+from headrace.learner.losses import actor_loss, cloning_loss, conservative_penalty, critic_loss, require_shape
 from headrace.learner.precision import multiplying, require_native, require_whole
 from headrace.learner.shards import held
 
@@ -46,30 +46,6 @@ PASSES = (  # methods that run networks
     "bc_loss",
 )
 ONLINE, TARGET = "online", "target"
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """Options of a model that has none."""
-
-
-@dataclass(frozen=True)
-class CriticGradients:
-    """What one critic step needs: loss (), q ``(B, N)``, and gradients in ``critic_params()`` order."""
-
-    loss: Tensor
-    q: Tensor
-    gradients: list[Tensor]
-
-
-@dataclass(frozen=True)
-class ActorGradients:
-    """What one actor step needs: loss (), q ``(B, N)``, log pi ``(B,)`` or None, gradients in ``actor_params()`` order."""
-
-    loss: Tensor
-    q: Tensor
-    log_prob: Tensor | None
-    gradients: list[Tensor]
 
 
 class SupportSACTraining(nn.Module):
@@ -212,9 +188,15 @@ class SupportSACTraining(nn.Module):
         """log pi(action) ``(B,)`` of given actions ``(B, D)``."""
         raise NotImplementedError(f"{type(self).__name__} gives no density of given actions")
 
-    def bc_loss(self, features: Any, action: Tensor) -> Tensor | None:
-        """Imitation loss () of executed actions ``(B, D)``; None for a model that has none."""
-        return None
+    def bc_loss(self, features: Any, action: Tensor, counts: Tensor) -> Tensor:
+        """How far the policy is from replayed actions ``(B, D)``, (), a mean over the rows; here by the square from its mode.
+
+        Their numbers count where ``counts`` ``(B, D)`` is 1 and not 0: executed, and by those who are cloned. The mode and not
+        the density: of an action at the edge of the box a squashed Gaussian's has no bound.
+        """
+        mode, _, _ = self.sac_forward_actor(features, None, True)
+        require_shape("sac_forward_actor: action", mode, (len(action), self.action_dim))
+        return cloning_loss(mode, action, counts)
 
     def sac_augment(self, obs: Mapping[str, Tensor], generator: torch.Generator | None) -> Mapping[str, Tensor]:
         """Observations of a training batch as they are learned from; here as they came.
@@ -262,23 +244,61 @@ class SupportSACTraining(nn.Module):
 
     @torch.no_grad()
     def sac_next_values(
-        self, actor_features: Any, critic_features: Any, generator: torch.Generator | None
+        self,
+        actor_features: Any,
+        critic_features: Any,
+        generator: torch.Generator | None,
+        executed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Target values ``(B, N)`` at the current policy's own action, and log pi ``(B,)`` of it."""
+        """Target values ``(B, N)`` at the current policy's own action, and log pi ``(B,)`` of it.
+
+        ``executed`` ``(B, D)`` actions take the place of the policy's own, except where they are NaN.
+        """
         action, log_prob = self._act(actor_features, generator)
-        return self._criticise(critic_features, action, TARGET), log_prob
+        return self._criticise(critic_features, or_executed(action, executed), TARGET), log_prob
+
+    @torch.no_grad()
+    def sac_other_actions(
+        self, features: Sequence[Any], count: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions that stand for all others, ``(M, B, D)``, and the log density of each, ``(M, B)``.
+
+        They are ``count`` of the current policy at each of ``features`` (of role ``actor``), and ``count`` uniform ones. Those
+        of a policy without a density count as uniform.
+        """
+        drawn = [self._act(each, generator) for each in features for _ in range(count)]
+        policy = torch.stack([action.float() for action, _ in drawn])
+        uniform = torch.rand((count, *policy.shape[1:]), generator=generator, device=policy.device).mul_(2).sub_(1)
+        flat = policy.new_full(policy.shape[1:2], -self.action_dim * math.log(2.0))
+        densities = [flat if log_prob is None else log_prob.float() for _, log_prob in drawn]
+        return torch.cat((policy, uniform)), torch.stack(densities + [flat] * count)
 
     def sac_critic_gradients(
-        self, features: Any, action: Tensor, target: Tensor, importance: Tensor | None = None
+        self,
+        features: Any,
+        action: Tensor,
+        target: Tensor,
+        importance: Tensor | None = None,
+        conservatism: Conservatism | None = None,
     ) -> CriticGradients:
         """Critic loss at executed actions ``(B, D)`` against targets ``(B,)``, and its gradients.
 
-        ``importance`` ``(B,)`` multiplies each row's loss; None is 1.
+        ``importance`` ``(B,)`` multiplies each row's loss; None is 1. ``conservatism`` adds its penalty.
         """
-        return self.sac_gradients_at(self._criticise(features, action, ONLINE), target, importance)
+        q = self._criticise(features, action, ONLINE)
+        if conservatism is None:
+            return self.sac_gradients_at(q, target, importance)
+        other_q = torch.stack([self._criticise(features, other, ONLINE) for other in conservatism.actions])
+        penalty = conservative_penalty(q, other_q, conservatism.log_density, conservatism.temperature)
+        return self._critic_gradients(q, critic_loss(q, target, importance) + conservatism.weight * penalty, penalty)
 
     def sac_joint_values(
-        self, actor_features: Any, critic_features: Any, action: Tensor, generator: torch.Generator | None
+        self,
+        actor_features: Any,
+        critic_features: Any,
+        action: Tensor,
+        generator: torch.Generator | None,
+        executed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values of both ends of each transition in one pass of the online critics, so that batch norm sees both alike.
 
@@ -287,6 +307,7 @@ class SupportSACTraining(nn.Module):
             critic_features: of the B observations and, behind them, the B next ones.
             action: ``(B, D)``, the executed ones.
             generator: of the next action's noise.
+            executed: next actions, as of :meth:`sac_next_values`.
 
         Returns:
             Values ``(B, N)`` of the executed actions; those of the current policy's own next actions, through which no gradient
@@ -294,13 +315,13 @@ class SupportSACTraining(nn.Module):
         """
         with torch.no_grad():
             after, log_prob = self._act(actor_features, generator)
+            after = or_executed(after, executed)
         q, next_q = self._criticise(critic_features, torch.cat((action, after)), ONLINE).chunk(2)
         return q, next_q.detach(), log_prob
 
     def sac_gradients_at(self, q: Tensor, target: Tensor, importance: Tensor | None = None) -> CriticGradients:
         """Critic loss of values ``(B, N)`` that a pass of the online critics gave, and its gradients."""
-        loss = critic_loss(q, target, importance)
-        return CriticGradients(loss.detach(), q.detach(), self._gradients(loss, self.critic_params(), "critic"))
+        return self._critic_gradients(q, critic_loss(q, target, importance))
 
     def sac_actor_gradients(
         self,
@@ -309,17 +330,25 @@ class SupportSACTraining(nn.Module):
         alpha: Tensor,
         generator: torch.Generator | None,
         reduction: str = MIN,
+        cloning: Cloning | None = None,
     ) -> ActorGradients:
         """Actor loss and its gradients in the actor's parameters only; no critic weight gets a gradient.
 
-        ``reduction`` of the critics is ``min`` or ``mean``.
+        ``reduction`` of the critics is ``min`` or ``mean``; ``cloning`` adds :meth:`bc_loss`.
         """
         action, log_prob = self._act(actor_features, generator)
-        with self._judging():
+        judges = self.critic_network_heads if self.sac_is_joint else ()  # by their running statistics, which they keep
+        with in_eval_mode(judges, self.training):
             q = self._criticise(critic_features, action, ONLINE)
         loss = actor_loss(q, log_prob, alpha, reduction)
-        gradients = self._gradients(loss, self.actor_params(), "actor")
-        return ActorGradients(loss.detach(), q.detach(), None if log_prob is None else log_prob.detach(), gradients)
+        cloned: Tensor | None = None
+        if cloning is not None:
+            with self._multiplying():
+                cloned = self.bc_loss(actor_features, cloning.action, cloning.counts)
+            require_shape("bc_loss", cloned, ())
+            loss = cloning.scale * loss + cloning.weight * cloned
+        gradients = gradients_of(loss, self.actor_params(), "actor", self.sharding)
+        return ActorGradients(loss.detach(), q.detach(), detached(log_prob), gradients, detached(cloned))
 
     # --- the policy as it travels ---------------------------------------------------------------------------------------
 
@@ -366,34 +395,6 @@ class SupportSACTraining(nn.Module):
     def _multiplying(self) -> contextlib.AbstractContextManager[Any]:
         return multiplying(self.precision, next(self.parameters()).device)
 
-    def _gradients(self, loss: Tensor, parameters: Iterator[tuple[str, nn.Parameter]], part: str) -> list[Tensor]:
-        named = list(parameters)
-        own = [p for _, p in named]
-        found: Sequence[Tensor | None]
-        if self.sharding is None:
-            found = torch.autograd.grad(loss, own, allow_unused=True)
-        else:
-            found = self.sharding.gradients(loss, own)
-        unused = [name for (name, _), g in zip(named, found, strict=True) if g is None]
-        if unused:
-            raise SpecError(
-                f"{part}_params(): the loss does not depend on {', '.join(unused[:4])}; leave out what it cannot train"
-            )
-        return [g for g in found if g is not None]
-
-    @contextlib.contextmanager
-    def _judging(self) -> Iterator[None]:
-        """Joint critics in eval mode: the actor is judged by their running statistics, and leaves them as they are."""
-        heads = self.critic_network_heads if self.sac_is_joint else ()
-        for head in heads:
-            head.eval()
-        try:
-            yield
-        finally:
-            for head in heads:
-                head.train(self.training)
-
-
-def missing_methods(cls: type[SupportSACTraining]) -> list[str]:
-    """Methods of the contract that a class must define and does not."""
-    return [name for name in REQUIRED if getattr(cls, name) is getattr(SupportSACTraining, name)]
+    def _critic_gradients(self, q: Tensor, loss: Tensor, penalty: Tensor | None = None) -> CriticGradients:
+        gradients = gradients_of(loss, self.critic_params(), "critic", self.sharding)
+        return CriticGradients(loss.detach(), q.detach(), gradients, detached(penalty))

@@ -1,9 +1,12 @@
 """The losses of Soft Actor-Critic as pure functions; B rows, N critics, K steps a window, scalars in float32.
 
-Equation numbers are those of Haarnoja et al., Soft Actor-Critic Algorithms and Applications, arXiv:1812.05905.
+Equation numbers are those of Haarnoja et al., Soft Actor-Critic Algorithms and Applications, arXiv:1812.05905, where no
+other paper is named.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -131,6 +134,53 @@ def actor_loss_gradient(q: Tensor, alpha: Tensor, batch: int, reduction: str = M
     if reduction == MEAN:
         return torch.full_like(q, -share / q.shape[1]), alpha * share
     return torch.zeros_like(q).scatter_(1, q.argmin(dim=1, keepdim=True), -share), alpha * share
+
+
+def cloning_loss(action: Tensor, executed: Tensor, counts: Tensor) -> Tensor:
+    """mean_bd c (pi(s) - a)^2 over rows and dimensions: the second half of equation 3 of TD3+BC, arXiv:2106.06860.
+
+    What does not count is 0 in the mean and is not left out of it, so that means over parts of a batch add up.
+
+    Args:
+        action: ``(B, D)``, the policy's own.
+        executed: ``(B, D)``, a, replayed.
+        counts: ``(B, D)`` of 0 and 1, c.
+    """
+    require_shape("action", action, (None, None))
+    require_shape("executed", executed, tuple(action.shape))
+    require_shape("counts", counts, tuple(action.shape))
+    return (counts * (action.float() - executed.float()).square()).mean()
+
+
+def value_scale(mean_abs_q: Tensor, alpha: float) -> Tensor:
+    """lambda = alpha / mean_b |Q(s, a)|, (), what the values are multiplied with: equation 5 of TD3+BC, arXiv:2106.06860.
+
+    Args:
+        mean_abs_q: (), of executed actions.
+        alpha: weight of the values beside the cloning.
+    """
+    require_shape("mean_abs_q", mean_abs_q, ())
+    return alpha / mean_abs_q.float()
+
+
+def conservative_penalty(q: Tensor, other_q: Tensor, log_density: Tensor, temperature: float) -> Tensor:
+    """sum_n mean_b [T log int exp(Q_n(s, a) / T) da - Q_n(s, a_b)]: CQL(H), equation 4 of arXiv:2006.04779.
+
+    The integral over the box is the mean of exp(Q / T) / mu over M actions a row, each drawn from a density mu of its own
+    (appendix F there).
+
+    Args:
+        q: ``(B, N)``, of the executed actions.
+        other_q: ``(M, B, N)``, of the others.
+        log_density: ``(M, B)``, log mu of these; a constant.
+        temperature: T; as it falls, the first term becomes the maximum.
+    """
+    require_shape("q", q, (None, None))
+    require_shape("other_q", other_q, (None, *q.shape))
+    require_shape("log_density", log_density, tuple(other_q.shape[:2]))
+    terms = other_q.float() / temperature - log_density.float().unsqueeze(2)
+    soft_maximum = temperature * (terms.logsumexp(dim=0) - math.log(len(terms)))
+    return (soft_maximum - q.float()).mean(dim=0).sum()
 
 
 def over_critics(q: Tensor, reduction: str = MIN) -> Tensor:

@@ -14,11 +14,12 @@ from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.learner.config import MEAN, MIN, MLPOptions
-from headrace.learner.contract import ONLINE, TARGET, ActorGradients, CriticGradients, SupportSACTraining
+from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
 from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in
 from headrace.learner.critic import Dropout, SteadyCritic
 from headrace.learner.dense import Dense
 from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
+from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, CriticGradients
 from headrace.learner.inputs import flat, keys_of
 from headrace.learner.losses import actor_loss, critic_loss
 from headrace.learner.mlp_steps import (
@@ -92,10 +93,6 @@ class MLP(SupportSACTraining):
         """log pi(action), ``(B,)``."""
         return TanhGaussian(self.actor(features)).log_prob(action)
 
-    def bc_loss(self, features: Tensor, action: Tensor) -> Tensor:
-        """-mean log pi(action): maximum likelihood of what was executed."""
-        return -self._get_logprobs(features, action).mean()
-
     def policy_description(self) -> dict[str, Any]:
         """The policy format ``mlp``, which actors run without torch."""
         return {
@@ -116,12 +113,16 @@ class MLP(SupportSACTraining):
     # --- the three steps by hand, see mlp_steps.py ------------------------------------------------------------------
 
     def sac_next_values(
-        self, actor_features: Tensor, critic_features: Tensor, generator: torch.Generator | None
+        self,
+        actor_features: Tensor,
+        critic_features: Tensor,
+        generator: torch.Generator | None,
+        executed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Target values and log pi, see the contract."""
-        steps = self._by_hand(actor_features)
+        steps = self._by_hand(actor_features) if executed is None else None
         if steps is None:
-            return super().sac_next_values(actor_features, critic_features, generator)
+            return super().sac_next_values(actor_features, critic_features, generator, executed)
         steps.actor_features.copy_(actor_features)
         steps.critic_features.copy_(critic_features)
         steps.noise.normal_(generator=generator)
@@ -129,12 +130,17 @@ class MLP(SupportSACTraining):
         return steps.q.clone(), steps.log_prob.clone()
 
     def sac_critic_gradients(
-        self, features: Tensor, action: Tensor, target: Tensor, importance: Tensor | None = None
+        self,
+        features: Tensor,
+        action: Tensor,
+        target: Tensor,
+        importance: Tensor | None = None,
+        conservatism: Conservatism | None = None,
     ) -> CriticGradients:
         """Critic loss and gradients, see the contract."""
-        steps = self._by_hand(features)
+        steps = self._by_hand(features) if conservatism is None else None
         if steps is None:
-            return super().sac_critic_gradients(features, action, target, importance)
+            return super().sac_critic_gradients(features, action, target, importance, conservatism)
         steps.critic_features.copy_(features)
         steps.action.copy_(action)
         steps.target.copy_(target)
@@ -150,11 +156,12 @@ class MLP(SupportSACTraining):
         alpha: Tensor,
         generator: torch.Generator | None,
         reduction: str = MIN,
+        cloning: Cloning | None = None,
     ) -> ActorGradients:
         """Actor loss and gradients, see the contract."""
-        steps = self._by_hand(actor_features)
+        steps = self._by_hand(actor_features) if cloning is None else None
         if steps is None:
-            return super().sac_actor_gradients(actor_features, critic_features, alpha, generator, reduction)
+            return super().sac_actor_gradients(actor_features, critic_features, alpha, generator, reduction, cloning)
         steps.actor_features.copy_(actor_features)
         steps.critic_features.copy_(critic_features)
         steps.noise.normal_(generator=generator)

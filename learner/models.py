@@ -10,7 +10,7 @@ from headrace.common.config import load
 from headrace.common.errors import ConfigError
 from headrace.common.specs import TransitionSpec
 from headrace.learner.config import ModelConfig
-from headrace.learner.contract import SupportSACTraining, missing_methods
+from headrace.learner.contract import REQUIRED, SupportSACTraining
 
 BUILT_IN = {"mlp": "headrace.learner.mlp:MLP", "pixels": "headrace.learner.pixels:Pixels"}
 
@@ -54,7 +54,7 @@ def find_model(name: str) -> type[SupportSACTraining]:
         raise ConfigError(f"model.type: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(found, type) or not issubclass(found, SupportSACTraining):
         raise ConfigError(f"model.type: {name!r} does not extend headrace.learner.contract.SupportSACTraining")
-    missing = missing_methods(found)
+    missing = [name for name in REQUIRED if getattr(found, name) is getattr(SupportSACTraining, name)]
     if missing:
         raise ConfigError(f"model.type: {name!r} does not define {', '.join(missing)} of the SupportSACTraining contract")
     return found

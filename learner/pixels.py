@@ -173,10 +173,6 @@ class Pixels(SupportSACTraining):
         """log pi(action), ``(B,)``."""
         return TanhGaussian(self.actor(features)).log_prob(action)
 
-    def bc_loss(self, features: Tensor, action: Tensor) -> Tensor:
-        """-mean log pi(action): maximum likelihood of what was executed."""
-        return -self._get_logprobs(features, action).mean()
-
     def policy_description(self) -> dict[str, Any]:
         """This class with the options that acting depends on."""
         return {**super().policy_description(), "options": dump(replace(self.options, **_ACTING))}

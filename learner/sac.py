@@ -20,9 +20,10 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 from headrace.learner.adam import Adam
 from headrace.learner.config import LearnerConfig
-from headrace.learner.contract import ActorGradients, CriticGradients, SupportSACTraining
+from headrace.learner.contract import SupportSACTraining
+from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, CriticGradients
 from headrace.learner.group import Group, Order
-from headrace.learner.losses import td_error, td_target
+from headrace.learner.losses import over_critics, td_error, td_target, value_scale
 from headrace.learner.micro import Found, blank, joined, parts_of, split
 from headrace.learner.sample import Sample, Sampler
 from headrace.learner.subset import CriticSubset
@@ -54,7 +55,17 @@ class SAC(TrainState):
         self, model: SupportSACTraining, spec: TransitionSpec, config: LearnerConfig, seed: int, group: Group | None = None
     ) -> None:
         super().__init__(model, spec, config, seed, group)
-        self.prepare = Sampler(spec, config.gamma, self.normaliser, self.device)
+        if config.cql_weight and model.sac_is_joint:
+            raise ConfigError(
+                f"learner.cql_weight: {config.cql_weight:g}, but the model's critics have no targets and judge both ends of a"
+                " transition at once; nearest valid: 0"
+            )
+        if not config.resample_target_action and not spec.next_action:
+            raise ConfigError(
+                "learner.resample_target_action: false, but the pool's rows hold no next action (window.next_action); nearest"
+                " valid: true"
+            )
+        self.prepare = Sampler(spec, config, self.normaliser, self.device)
         model.use_precision(config.precision)
         self.q: Tensor | None = None
         self.td_error: Tensor | None = None
@@ -66,6 +77,7 @@ class SAC(TrainState):
         self._parts = parts_of(config, model)
         self._subset = CriticSubset(config.target_critics, self.generator, self._group)
         self._skip = torch.zeros((), device=self.device)
+        self._mean_abs_q = torch.ones((), device=self.device)
 
     def update(
         self,
@@ -116,39 +128,35 @@ class SAC(TrainState):
         self.q = found.q
         self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
         self._skip = torch.zeros_like(self._skip)
-        q_mean, reward_mean = found.q.mean(), sample.reward.mean()
-        self._reduce(sample, found.gradients, found.loss, q_mean, reward_mean)
+        means = {"critic/qvalue_mean": found.q.mean(), "data/reward_mean": sample.reward.mean()}
+        if found.penalty is not None:
+            means["critic/penalty"] = found.penalty
+        if self.config.td3_bc_alpha is not None:
+            means["critic/qvalue_abs_mean"] = self._mean_abs_q = over_critics(found.q, self.config.actor_reduction).abs().mean()
+        self._reduce(sample, found.gradients, found.loss, *means.values())
         norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers, self._critic_clip)
         self._outside = self._outside + sample.outside
-        return {
-            "critic/loss": found.loss,
-            "critic/grad_norm": norm,
-            "critic/qvalue_mean": q_mean,
-            "data/reward_mean": reward_mean,
-            "data/actions_clipped": self._outside,
-        }
+        return {"critic/loss": found.loss, "critic/grad_norm": norm, **means, "data/actions_clipped": self._outside}
 
     def update_actor(self, sample: Sample) -> Metrics:
         """One step of the actor and of the temperature; nothing else changes."""
         alpha, buffers = self.temperature.alpha(), self._copy_buffers()
         found = self._found(self._actor_gradients, sample)
-        log_prob = [] if found.log_prob is None else [found.log_prob.mean()]
-        q_mean = found.q.mean()
-        self._reduce(sample, found.gradients, found.loss, q_mean, *log_prob)
-        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
-        metrics = {
-            "actor/loss": found.loss,
-            "actor/grad_norm": norm,
-            "actor/qvalue_mean": q_mean,
-            "sac/alpha": alpha,
-            "sac/alpha_alarm": (alpha > ALARM).float(),
-        }
-        if not log_prob:
+        means = {"actor/qvalue_mean": found.q.mean()}
+        if found.log_prob is None:
             self._require_no_entropy()
-        for mean in log_prob:
-            metrics["actor/logprob_mean"] = mean
-            self.temperature.update(mean, self._skip)
-        return metrics
+        else:
+            means["actor/logprob_mean"] = found.log_prob.mean()
+        if found.cloning is not None:
+            means["actor/cloning_loss"] = found.cloning
+        self._reduce(sample, found.gradients, found.loss, *means.values())
+        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
+        if self.average is not None:
+            self.average.follow(self.model.policy_tensors(), self._skip)
+        if found.log_prob is not None:
+            self.temperature.update(means["actor/logprob_mean"], self._skip)
+        alarm = (alpha > ALARM).float()
+        return {"actor/loss": found.loss, "actor/grad_norm": norm, **means, "sac/alpha": alpha, "sac/alpha_alarm": alarm}
 
     def update_target_network(self) -> None:
         """Move the target by ``tau``."""
@@ -186,10 +194,11 @@ class SAC(TrainState):
         model = self.model
         with torch.no_grad():
             after = model.state_features(sample.next_obs, "actor"), model.target_features(sample.next_obs)
-            next_q, next_log_prob = model.sac_next_values(*after, self.generator)
+            next_q, next_log_prob = model.sac_next_values(*after, self.generator, sample.next_action)
             target = self._target(sample, next_q, next_log_prob)
+            conservatism = self._conservatism(sample, after[0])
         features = model.state_features(sample.obs, "critic")
-        return model.sac_critic_gradients(features, sample.action, target, sample.importance), target
+        return model.sac_critic_gradients(features, sample.action, target, sample.importance, conservatism), target
 
     def _joint_critic_gradients(self, sample: Sample) -> tuple[CriticGradients, Tensor]:
         """The same where the critics say it themselves, in one pass: Bhatt et al., CrossQ, arXiv:1902.05605."""
@@ -198,7 +207,7 @@ class SAC(TrainState):
             after = model.state_features(sample.next_obs, "actor")
         both = {key: torch.cat((values, sample.next_obs[key])) for key, values in sample.obs.items()}
         features = model.state_features(both, "critic")
-        q, next_q, next_log_prob = model.sac_joint_values(after, features, sample.action, self.generator)
+        q, next_q, next_log_prob = model.sac_joint_values(after, features, sample.action, self.generator, sample.next_action)
         target = self._target(sample, next_q, next_log_prob)
         return model.sac_gradients_at(q, target, sample.importance), target
 
@@ -208,14 +217,31 @@ class SAC(TrainState):
         with torch.no_grad():
             critic_features = model.state_features(sample.obs, "critic")
         actor_features = model.state_features(sample.obs, "actor")
-        alpha = self.temperature.alpha()
-        return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction)
+        alpha, cloning = self.temperature.alpha(), self._cloning(sample)
+        return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction, cloning)
 
     def _target(self, sample: Sample, next_q: Tensor, next_log_prob: Tensor | None) -> Tensor:
         if next_log_prob is None:
             self._require_no_entropy()
-        entropy = next_log_prob if self.config.entropy_backup else None
+        entropy = next_log_prob if self.config.entropy_backup and sample.next_action is None else None
         return td_target(sample.reward, sample.weight, self._subset.of(next_q), entropy, self.temperature.alpha())
+
+    def _conservatism(self, sample: Sample, after: Any) -> Conservatism | None:
+        """Actions whose values CQL holds down in the next step, if it does: random ones, and the policy's at both ends."""
+        config = self.config
+        if not config.cql_weight:
+            return None
+        here = self.model.state_features(sample.obs, "actor")
+        actions, log_density = self.model.sac_other_actions((here, after), config.cql_actions, self.generator)
+        return Conservatism(actions, log_density, config.cql_weight, config.cql_temperature)
+
+    def _cloning(self, sample: Sample) -> Cloning | None:
+        """What the actor clones in the next step, if it does; TD3+BC scales its values by those of the critics' last step."""
+        if sample.cloned is None:
+            return None
+        alpha = self.config.td3_bc_alpha
+        scale = torch.ones_like(self._mean_abs_q) if alpha is None else value_scale(self._mean_abs_q, alpha)
+        return Cloning(sample.action, sample.cloned, self.config.bc_weight, scale)
 
     def _rows(self, sample: Sample) -> int:
         """Rows of a sample that count."""

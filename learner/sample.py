@@ -12,7 +12,8 @@ from torch import Tensor
 
 from headrace.common.batch import Batch
 from headrace.common.errors import SpecError
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import SOURCES, TransitionSpec
+from headrace.learner.config import LearnerConfig
 from headrace.learner.distribution import ActionBox
 from headrace.learner.losses import bootstrap, discounted_return, discounts
 from headrace.learner.normalise import ObsNormaliser
@@ -33,6 +34,8 @@ class Sample:
         weight: ``(B,)`` gamma^m (1 - terminated), the factor of the next value.
         outside: () int64, rows whose executed action lay outside the policy's box.
         importance: ``(B,)`` weights of rows that were not drawn equally likely; None where all were.
+        cloned: ``(B, D)`` of 0 and 1, which numbers of the actions the actor is to clone; None where it clones nothing.
+        next_action: ``(B, D)`` executed behind each window, NaN where the episode ended; None where the policy's own count.
     """
 
     obs: Mapping[str, Tensor]
@@ -42,6 +45,8 @@ class Sample:
     weight: Tensor
     outside: Tensor
     importance: Tensor | None = None
+    cloned: Tensor | None = None
+    next_action: Tensor | None = None
 
 
 class Sampler:
@@ -49,17 +54,17 @@ class Sampler:
 
     Args:
         spec: columns of the batches.
-        gamma: discount of one env step.
+        config: its discount, and whose actions are cloned or followed.
         normaliser: applied to observations; None leaves them raw.
         device: where the samples go.
     """
 
     def __init__(
-        self, spec: TransitionSpec, gamma: float, normaliser: ObsNormaliser | None, device: torch.device | None = None
+        self, spec: TransitionSpec, config: LearnerConfig, normaliser: ObsNormaliser | None, device: torch.device | None = None
     ) -> None:
-        self._spec, self._normaliser, self._device = spec, normaliser, device
+        self._spec, self._config, self._normaliser, self._device = spec, config, normaliser, device
         self._box = ActionBox(spec.action, device)
-        self._powers = discounts(gamma, spec.window).to(device)
+        self._powers = discounts(config.gamma, spec.window).to(device)
         self._uploads: Uploads | None = None
         if device is not None and device.type == "cuda":
             self._uploads = Uploads(self._load, device)
@@ -76,7 +81,7 @@ class Sampler:
             SpecError: the batch has other columns or keys than the spec.
         """
         columns = self._load(batch) if self._uploads is None else self._uploads.take(batch)
-        action, outside = self._box.normalise(columns["action"].reshape(len(batch), -1))
+        action, outside = self._box.normalise(columns["action"].flatten(1))
         return Sample(
             self._observe("obs", columns),
             self._observe("next_obs", columns),
@@ -85,6 +90,8 @@ class Sampler:
             bootstrap(columns["steps"], columns["terminated"], self._powers),
             outside,
             columns.get("weights"),
+            columns.get("cloned"),
+            self._next_action(columns),
         )
 
     def _load(self, batch: Batch) -> Columns:
@@ -95,12 +102,33 @@ class Sampler:
         columns["steps"] = rows["steps"].astype(np.int64)
         if batch.weights is not None:
             columns["weights"] = batch.weights
+        if self._config.bc_weight:
+            columns["cloned"] = self._cloned(rows)
+        if not self._config.resample_target_action:
+            columns["next_action"], columns["ended"] = rows["next_action"], rows["terminated"] | rows["truncated"]
         for name, obs in (("obs", batch.obs), ("next_obs", batch.next_obs)):
             for o in spec.obs:
                 if o.key not in obs:
                     raise SpecError(f"batch.{name}: key {o.key!r} is missing, the batch holds {sorted(obs)}")
                 columns[f"{name}.{o.key}"] = obs[o.key]
         return {name: self._tensor(array) for name, array in columns.items()}
+
+    def _cloned(self, rows: Array) -> Array:
+        """Which numbers of each action were executed, by those who are cloned: of a chunk that ended early, the first ones."""
+        action, window, sources = self._spec.action, self._spec.window, self._config.bc_sources
+        steps = np.arange(action.shape[0] if len(action.shape) == 2 else 1)
+        counts = steps < rows["steps"][:, None]
+        if sources:
+            acted = rows["source"][:, np.minimum(steps, window - 1)]
+            counts &= np.isin(acted, [SOURCES.index(name) for name in sources])
+        return counts.repeat(action.dim, axis=1).astype(np.float32)
+
+    def _next_action(self, columns: Columns) -> Tensor | None:
+        """What was executed behind each window, NaN where nothing was; None where it is not wanted."""
+        if "next_action" not in columns:
+            return None
+        action, _ = self._box.normalise(columns["next_action"].flatten(1))
+        return action.masked_fill(columns["ended"].bool().unsqueeze(1), torch.nan)
 
     def _observe(self, name: str, columns: Columns) -> dict[str, Tensor]:
         tensors = {o.key: columns[f"{name}.{o.key}"] for o in self._spec.obs}

@@ -12,8 +12,9 @@ from torch import Tensor
 from headrace.common.errors import CheckpointError, ConfigError, SpecError
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
-from headrace.common.weights import Version, WeightSet, require_policy
+from headrace.common.weights import AVERAGE, Version, WeightSet, require_policy
 from headrace.learner.adam import Adam, copy_tensors
+from headrace.learner.average import PolicyAverage
 from headrace.learner.config import SHARDED, LearnerConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.group import Group
@@ -27,7 +28,8 @@ class TrainState:
 
     Attributes:
         step: updates so far.
-        model, actor_optimizer, critic_optimizer, temperature, normaliser: the parts.
+        model, actor_optimizer, critic_optimizer, temperature, normaliser, average: the parts; the last two where they are
+            wanted, else None.
         generator: source of all noise.
         target_entropy: H of the temperature's loss.
         device: where all of it is.
@@ -66,8 +68,8 @@ class TrainState:
             raise ConfigError(
                 f"learner.device: {config.device}, but the model is on {self.device.type} here, the nearest valid"
             )
-        self._make_optimizers()
-        self.target_entropy = -float(model.action_dim) if config.target_entropy is None else config.target_entropy
+        self._make_followers()
+        self.target_entropy = config.target_entropy_per_dim * model.action_dim
         self.temperature = Temperature(config, self.target_entropy, self.device)
         self.normaliser = ObsNormaliser(spec, self.device) if config.normalise_obs else None
         self.generator = torch.Generator(self.device)
@@ -84,12 +86,14 @@ class TrainState:
     # --- the policy as it travels -----------------------------------------------------------------------------------
 
     def weights(self, version: Version) -> WeightSet:
-        """A copy of the policy as it is now, with the observation statistics that belong to it.
+        """A copy of the policy as it is now and of its average, with the observation statistics that belong to both.
 
         Where ranks share the model, all have to call this together, as well as :meth:`get_state`.
         """
         policy = {**self.model.policy_description(), "normalise": self.normaliser is not None}
         tensors = {name: _to_numpy(gathered(t)) for name, t in self.model.policy_tensors().items()}
+        if self.average is not None:
+            tensors.update({AVERAGE + name: _to_numpy(t) for name, t in self.average.get_state().items()})
         if self.normaliser is not None:
             for name, tensor in self.normaliser.get_state().items():
                 if name.partition(".")[2] in self._actor_keys:
@@ -97,15 +101,15 @@ class TrainState:
         return WeightSet(version, policy, tensors)
 
     def load_policy(self, weights: WeightSet) -> None:
-        """Start the actor from a published policy of the same description; critics and optimisers stay as they are.
+        """Start the actor, and its average, from a published policy of the same description; all else stays as it is.
 
         Raises:
             SpecError: another description, or a tensor that does not fit.
         """
-        own = self.weights(weights.version)
+        own = self.weights(weights.version).chosen()
         fix = "begin with another one, or set env, model and learner.normalise_obs as in the run that it comes from"
         require_policy(weights, own.policy, fix)
-        tensors = {name: torch.tensor(array) for name, array in weights.tensors.items()}
+        tensors = {name: torch.tensor(array) for name, array in weights.chosen().tensors.items()}
         statistics = {} if self.normaliser is None else self.normaliser.get_state()
         try:
             copy_tensors(
@@ -115,6 +119,8 @@ class TrainState:
             )
         except CheckpointError as error:
             raise SpecError(str(error)) from error
+        if self.average is not None:
+            self.average.restart(self.model.policy_tensors())
         if self.normaliser is not None:
             self.normaliser.set_state(statistics)
 
@@ -124,10 +130,8 @@ class TrainState:
         """``tensors``: name -> copy of every tensor that learning changes; ``scalars``: plain values."""
         tensors = {name: gathered(tensor).detach().clone() for name, tensor in self._tensors().items()}
         tensors["generator"] = self.generator.get_state()
-        for part, optimizer in self._optimizers().items():
-            tensors.update({f"{part}.{name}": tensor for name, tensor in optimizer.get_state().items()})
-        if self.normaliser is not None:
-            tensors.update({f"normaliser.{name}": tensor for name, tensor in self.normaliser.get_state().items()})
+        for name, part in self._stateful().items():
+            tensors.update({f"{name}.{key}": tensor for key, tensor in part.get_state().items()})
         return {"tensors": tensors, "scalars": {"step": self.step}}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -137,7 +141,7 @@ class TrainState:
             CheckpointError: a part is missing, unknown or of another shape.
         """
         tensors: dict[str, dict[str, Tensor]] = {"": {}}
-        parts = [*self._optimizers(), *([] if self.normaliser is None else ["normaliser"])]
+        parts = self._stateful()
         for name, tensor in state["tensors"].items():
             part, _, rest = name.partition(".")
             group, key = (part, rest) if part in parts else ("", name)
@@ -146,10 +150,8 @@ class TrainState:
         if generator is None or "step" not in state["scalars"]:
             raise CheckpointError("learner state: generator or step is missing")
         copy_tensors(self._tensors(), tensors[""], "learner")
-        for part, optimizer in self._optimizers().items():
-            optimizer.set_state(tensors.get(part, {}))
-        if self.normaliser is not None:
-            self.normaliser.set_state(tensors.get("normaliser", {}))
+        for name, own in parts.items():
+            own.set_state(tensors.get(name, {}))
         self._restore_noise(generator.cpu(), int(state["scalars"]["step"]))
         self.step = int(state["scalars"]["step"])
 
@@ -158,10 +160,7 @@ class TrainState:
         for name, tensor in self._tensors().items():
             if tensor.is_floating_point() and not bool(torch.isfinite(held(tensor)).all()):
                 return False, f"{name} is not finite"
-        parts: dict[str, Adam | ObsNormaliser] = {**self._optimizers()}
-        if self.normaliser is not None:
-            parts["normaliser"] = self.normaliser
-        for name, part in parts.items():
+        for name, part in self._stateful().items():
             ok, reason = part.check_valid()
             if not ok:
                 return False, f"{name}: {reason}"
@@ -184,26 +183,36 @@ class TrainState:
         state["scalars"]["step"] = int(step)
         if self.config.strategy == SHARDED:
             self.model.shard(self._group.size)
-            self._make_optimizers()
+            self._make_followers()
         elif self._group.leads:
             return
         self.set_state(state)
         if not self._group.leads:
             self._seed_noise()
 
-    def _make_optimizers(self) -> None:
+    def _make_followers(self) -> None:
+        """What holds on to the model's parameters: optimisers and average."""
         model, config = self.model, self.config
         betas = (config.adam_beta1, config.adam_beta2)
         self.actor_optimizer = Adam(list(model.actor_params()), config.actor_lr, betas)
         self.critic_optimizer = Adam(list(model.critic_params()), config.critic_lr, betas)
+        decay = config.ema_decay
+        self.average = None if decay is None else PolicyAverage(model.policy_tensors(), decay)
 
     def _tensors(self) -> dict[str, Tensor]:
         own = {"log_alpha": self.temperature.raw, "skipped": self._skipped, "outside": self._outside}
         return {**own, **{f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}}
 
-    def _optimizers(self) -> dict[str, Adam]:
-        out = {"actor_optimizer": self.actor_optimizer, "critic_optimizer": self.critic_optimizer}
-        return out if self.temperature.optimizer is None else {**out, "alpha_optimizer": self.temperature.optimizer}
+    def _stateful(self) -> dict[str, Adam | ObsNormaliser | PolicyAverage]:
+        """Parts with a state of their own, by the name that their tensors' names begin with."""
+        named: dict[str, Adam | ObsNormaliser | PolicyAverage | None] = {
+            "actor_optimizer": self.actor_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "alpha_optimizer": self.temperature.optimizer,
+            "normaliser": self.normaliser,
+            "average": self.average,
+        }
+        return {name: part for name, part in named.items() if part is not None}
 
     def _restore_noise(self, state: Tensor, step: int) -> None:
         if state.shape == self.generator.get_state().shape:

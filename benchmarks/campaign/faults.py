@@ -6,6 +6,7 @@ from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.drawing_faults import DRAWING
 from campaign.judging_faults import JUDGING
 from campaign.learner_faults import LEARNER
+from campaign.offline_faults import FROM_DATA
 from campaign.pixel_faults import PIXELS
 from campaign.planting import planted
 from campaign.role_faults import ROLES
@@ -359,4 +360,6 @@ _ALL = (
         f"{PROTOCOL}/test_weight_exchange.py",
     ),
 )
-MUTANTS = {mutant.name: mutant for mutant in (*_ALL, *CHECKPOINTS, *DRAWING, *JUDGING, *LEARNER, *PIXELS, *ROLES, *WIRE)}
+MUTANTS = {
+    mutant.name: mutant for mutant in (*_ALL, *CHECKPOINTS, *DRAWING, *JUDGING, *FROM_DATA, *LEARNER, *PIXELS, *ROLES, *WIRE)
+}

@@ -104,12 +104,12 @@ LEARNER = (
     ),
     Mutant(
         "actor-judged-by-its-own-batch",
-        "learner/contract.py",
-        "            head.eval()\n        try:",
-        "            pass\n        try:",
+        "learner/autograd.py",
+        "        head.eval()\n    try:",
+        "        pass\n    try:",
         OPTIONS,
     ),
-    Mutant("critics-stay-in-eval-mode", "learner/contract.py", "head.train(self.training)", "pass", OPTIONS),
+    Mutant("critics-stay-in-eval-mode", "learner/autograd.py", "head.train(training)", "pass", OPTIONS),
     Mutant(
         "batch-norm-with-the-usual-momentum",
         "learner/critic.py",
@@ -203,8 +203,8 @@ LEARNER = (
     Mutant(
         "a-temperature-of-each-rank-s-own",
         "learner/sac.py",
-        "found.loss, q_mean, *log_prob)",
-        "found.loss, q_mean)",
+        "found.cloning\n        self._reduce(sample, found.gradients, found.loss, *means.values())",
+        "found.cloning\n        self._reduce(sample, found.gradients, found.loss)",
         GROUP,
     ),
     Mutant(
@@ -218,8 +218,8 @@ LEARNER = (
     Mutant(
         "values-of-one-rank-s-rows",
         "learner/sac.py",
-        "self._reduce(sample, found.gradients, found.loss, q_mean, reward_mean)",
-        "self._reduce(sample, found.gradients, found.loss)",
+        ".abs().mean()\n        self._reduce(sample, found.gradients, found.loss, *means.values())",
+        ".abs().mean()\n        self._reduce(sample, found.gradients, found.loss)",
         GROUP,
     ),
     # one model for all ranks
@@ -243,7 +243,7 @@ LEARNER = (
     Mutant(
         "moments-begin-anew",
         "learner/train_state.py",
-        "            self._make_optimizers()\n        elif",
+        "            self._make_followers()\n        elif",
         "        elif",
         SHARDING,
     ),

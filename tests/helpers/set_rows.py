@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer.config import OUTCOMES, SOURCES, SetConfig
-from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.buffer.config import SetConfig
+from headrace.common.specs import OUTCOMES, SOURCES, ActionSpec, ObsSpec, TransitionSpec
 
 Array = np.ndarray[Any, Any]
 ACTORS = ["sim-0", "sim-1", "robot-0", "demo"]

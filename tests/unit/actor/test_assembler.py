@@ -1,5 +1,7 @@
 """Rules 5, 8, 9 and B03, B27: windows and blocks, judged row by row against a brute-force table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.driving import VERSION, drive, drive_config, unroll
@@ -117,6 +119,18 @@ def test_any_episodes_and_any_cuts(episodes, n, stack, cut):
     assembler = Assembler(spec_for(n, stack))
     assert seen(play(assembler, episodes, cut=cut)) == table(episodes, n, stack)
     assert assembler.check_valid() == (True, "")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("cut", [None, 1, 4])
+def test_the_next_action_is_that_of_the_step_behind_the_window(cut, n):
+    spec, ends = replace(spec_for(n), next_action=True), []
+    for block in play(Assembler(spec), EPISODES, cut=cut):
+        block.check(spec)
+        for row in block.rows:
+            ends.append(bool(row["terminated"] or row["truncated"]))
+            assert row["next_action"].tolist() == [0 if ends[-1] else np.float32((row["t"] + row["steps"]) / 100)]
+    assert set(ends) == {False, True}
 
 
 @pytest.mark.parametrize("n", [1, 3])

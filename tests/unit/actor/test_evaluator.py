@@ -17,7 +17,7 @@ from headrace.actor.joining import ActorSettings, Joined
 from headrace.actor.policy import make_policy
 from headrace.actor.uplink import Uplink
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
-from headrace.common.weights import WeightSet
+from headrace.common.weights import AVERAGE, WeightSet
 from headrace.common.wire.codec import decode, take_array
 from headrace.common.wire.messages import Evaluation, Stop, Welcome
 from headrace.common.wire.network import NetworkConfig
@@ -61,12 +61,25 @@ def test_the_best_policy_is_kept_with_its_evaluation(tmp_path, monkeypatch):
     settings, here = start(True)
     sets = [canary_weights(here.spec, "l", 1, 7)]
     monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
-    monkeypatch.setattr(here.uplink, "take_weights", lambda: sets.pop(0) if sets else here.stop.set())
+    monkeypatch.setattr(here.uplink, "take_weights", lambda **_: sets.pop(0) if sets else here.stop.set())
     evaluator._follow(dataclasses.replace(settings, checkpoints=tmp_path), here)
     kept = read_evaluation(tmp_path)
     assert (kept["epoch"], kept["step"], kept["env_steps"], kept["episodes"]) == (1, 7, 0, 4)
     assert (kept["return_mean"], kept["length_mean"], kept["success_rate"]) == ((1 + 1 + 6 + 6) / 4, 3.0, 0.5)
     assert WeightSet.unpack((tmp_path / "best" / "policy.hrw").read_bytes()).version.step == 7
+
+
+def test_the_average_is_judged_where_it_is_asked_for(tmp_path, monkeypatch):
+    settings, here = start()
+    plain = canary_weights(here.spec, "l", 1, 7)
+    averages = {AVERAGE + name: tensor + 1 for name, tensor in plain.tensors.items()}
+    here.uplink._weights = WeightSet(plain.version, plain.policy, {**plain.tensors, **averages})
+    monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
+    monkeypatch.setattr(here.uplink, "wait", lambda timeout_s: here.stop.set())
+    player = dataclasses.replace(settings.player, actor=ActorConfig(ema=True))
+    evaluator._follow(dataclasses.replace(settings, player=player, checkpoints=tmp_path), here)
+    kept = WeightSet.unpack((tmp_path / "best" / "policy.hrw").read_bytes())
+    assert {name: t.tolist() for name, t in kept.tensors.items()} == {n: (t + 1).tolist() for n, t in plain.tensors.items()}
 
 
 def test_an_env_that_tells_no_success_has_unknown_outcomes():
@@ -108,6 +121,6 @@ def test_the_policy_is_made_of_the_first_weights_and_loads_those_that_are_due(mo
     monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
     monkeypatch.setattr(evaluator, "make_policy", make)
     monkeypatch.setattr(evaluator, "_evaluate", lambda settings, here, policy, version, steps: judged.append(version.step))
-    monkeypatch.setattr(here.uplink, "take_weights", lambda: sets.pop(0) if sets else here.stop.set())
+    monkeypatch.setattr(here.uplink, "take_weights", lambda **_: sets.pop(0) if sets else here.stop.set())
     evaluator._follow(settings, here)
     assert (made, judged) == ([0], [7])

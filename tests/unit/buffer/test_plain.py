@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -243,6 +244,8 @@ def test_a_pool_with_a_spec_takes_plain_batches_that_fit_it():
         SACReplayPool(50, spec=spec).add_batch({**data, "mask": np.zeros(5)})
     with pytest.raises(SpecError, match=r"spec\.stack"):
         SACReplayPool(50, spec=lane_spec(stack=2)).add_batch(data)
+    with pytest.raises(SpecError, match=r"spec\.next_action: True != False"):
+        SACReplayPool(50, spec=replace(spec, next_action=True)).add_batch(data)
     assert SACReplayPool(50, spec=lane_spec(stack=2)).spec.stack == 2
 
 

@@ -8,7 +8,7 @@ from headrace.common.block import Block
 from headrace.common.errors import BlockRefused
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 
-SPEC = lane_spec(stack=2, window=3, image=2)
+SPEC = replace(lane_spec(stack=2, window=3, image=2), next_action=True)
 
 
 def block():
@@ -41,6 +41,7 @@ def test_honest_blocks_pass(spec):
         ("outcome", 3, "label"),
         ("source", 3, "label"),
         ("action", np.nan, "non-finite"),
+        ("next_action", np.inf, "non-finite"),
         ("rewards", -np.inf, "non-finite"),
         ("action_age", np.inf, "non-finite"),
     ],

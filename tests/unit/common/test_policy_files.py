@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from helpers.weights import small_spec
 
 from headrace.common.errors import SpecError
 from headrace.common.policy_files import parse_spec, policy_files
+from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, WeightSet
 
 SPEC = small_spec()
@@ -19,6 +21,14 @@ def test_policy_and_spec_come_back():
     assert set(FILES) == {"policy.hrw", "spec.json"}
     assert WeightSet.unpack(FILES["policy.hrw"]).policy == {"type": "none"}
     assert parse_spec(FILES["spec.json"]) == SPEC
+
+
+def test_a_spec_without_next_actions_is_what_it_was_before_there_were_any():
+    longer = replace(SPEC, next_action=True)
+    assert "next_action" not in SPEC.to_dict()
+    assert TransitionSpec.from_dict(longer.to_dict()) == longer != SPEC
+    assert longer.differences(SPEC) == ["spec.next_action: True != None"]
+    assert longer.row_dtype.itemsize == SPEC.row_dtype.itemsize + 8
 
 
 def test_a_changed_spec_is_refused():

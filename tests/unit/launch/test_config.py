@@ -72,6 +72,12 @@ def test_another_schema_is_refused():
         ("--network.endpoint tcp://[::1", "network.endpoint: 'tcp://[::1' is not an endpoint"),
         ("--network.endpoint here", "network.endpoint: 'here' is not an endpoint"),
         ("--env.id 5", "env.id: expected text, got 5"),
+        (
+            "--learner.resample_target_action false",
+            "learner.resample_target_action: false with window.next_action false, so rows hold no next action; nearest",
+        ),
+        ("--actor.ema true", "actor.ema: true with learner.ema_decay none, so there is no average; nearest valid: false"),
+        ("--eval.ema true", "eval.ema: true with learner.ema_decay none, so there is no average; nearest valid: false"),
     ],
 )
 def test_the_impossible_is_refused_with_both_values_and_the_nearest_valid_one(words, said):

@@ -64,6 +64,23 @@ def test_the_best_policy_of_a_run(run, tmp_path):
     assert read_policy(find_policy(tmp_path / "out")).version.step == 2
 
 
+def test_the_average_leaves_alone_and_a_policy_without_one_says_so(tmp_path, sac, capsys):
+    averaging = make_sac(SPEC, ema_decay=0.5)
+    averaging.update(make_batch(SPEC))
+    weights = averaging.weights(Version("learner", 1, 1))
+    for name, held in (("both", weights), ("one", sac.weights(Version("learner", 1, 3)))):
+        put(tmp_path / name, held, SPEC)
+        words = ["export", str(tmp_path / name), str(tmp_path / f"{name}-out"), "--ema"]
+        assert cli.main(words) == (0 if name == "both" else 1)
+    shown = capsys.readouterr()
+    assert "average of the policy of update 1 from " in shown.out
+    assert "the policy of update 3 comes without an average" in shown.err
+    assert not (tmp_path / "one-out").exists()
+    found = read_policy(find_policy(tmp_path / "both-out"))
+    assert {n: t.tolist() for n, t in found.tensors.items()} == {n: t.tolist() for n, t in averaging.average.tensors.items()}
+    assert read_policy(find_policy(tmp_path / "both")).fingerprint() == found.fingerprint()
+
+
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
 def test_a_policy_without_its_spec_cannot_be_exported(run, tmp_path, capsys, harm):
     spec = run.checkpoints / "step_000000000003" / "spec.json"

@@ -82,7 +82,7 @@ def test_a_video_that_cannot_be_made_is_an_error_and_leaves_nothing(run, tmp_pat
         return None, "no video: EnvError: env x does not\nrender"
 
     monkeypatch.setattr(play, "judge", lambda *args: EvalResult(np.ones(2), np.ones(2, int), None))
-    monkeypatch.setattr(play, "read_policy", lambda path: WeightSet(Version("learner", 1, 5), {}, {}))
+    monkeypatch.setattr(play, "read_policy", lambda path, ema: WeightSet(Version("learner", 1, 5), {}, {}))
     monkeypatch.setattr(play, "make_policy", lambda *args: None)
     monkeypatch.setattr(play, "film", film)
     run.config.write_text(yaml.safe_dump({"env": {"id": "Pendulum-v1"}}))

@@ -8,6 +8,9 @@ import time
 
 import pytest
 
+from headrace.launch import roles
+from headrace.launch.config import make_config
+
 GUARDED = """
 import os, signal, sys, time
 from headrace.common.errors import *
@@ -66,6 +69,19 @@ def test_what_the_body_returns_is_the_exit_code():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_request_to_end_before_the_role_runs_ends_the_process(number):
     assert run("print('ready', flush=True); time.sleep(20)", send=number)[0] == 0
+
+
+@pytest.mark.parametrize(("acts", "judges"), [(False, True), (True, False)])
+def test_actors_and_evaluators_are_told_which_policy_is_theirs(monkeypatch, acts, judges):
+    learner = {"ema_decay": 0.9}
+    config = make_config({"env": {"id": "Pendulum-v1"}, "learner": learner, "actor": {"ema": acts}, "eval": {"ema": judges}})
+    told = []
+    monkeypatch.setattr(roles, "_leave_signals_to_the_role", lambda: None)
+    monkeypatch.setattr("headrace.actor.loop.run", lambda settings: told.append(settings.actor.ema))
+    monkeypatch.setattr("headrace.actor.evaluator.run_evaluator", lambda settings: told.append(settings.player.actor.ema))
+    roles.run_actor(config, None, "tcp://127.0.0.1:9", "a")
+    roles.run_evaluator(config, None, "tcp://127.0.0.1:9", "e")
+    assert told == [acts, judges]
 
 
 SLOW_END = """

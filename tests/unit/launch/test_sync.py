@@ -13,12 +13,13 @@ from headrace.common.clock import ManualClock
 from headrace.common.config import dump, merge
 from headrace.common.errors import CheckpointError
 from headrace.common.weights import WeightSet
+from headrace.launch import sync
 from headrace.launch.config import make_config, resume_config
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.play import find_policy, read_policy, read_spec
 from headrace.launch.rundir import RunDir
 from headrace.launch.sync import SyncRun, run_sync
-from headrace.launch.sync_actor import STREAM
+from headrace.launch.sync_actor import STREAM, SyncActor
 from headrace.learner import checkpoint
 from headrace.learner.sinks import MetricSinks
 
@@ -148,7 +149,9 @@ def test_priorities_follow_the_updates(tmp_path):
 
 BOTH = merge(merge(MIXED, BY_PRIORITY), {"sampling": {"sets": {"newest": {"balance": "none"}}}})
 CHANGES = {"plain": {}, "fancy": FANCY, "mixed": MIXED, "by-priority": BY_PRIORITY, "both": BOTH}
-CHANGES |= {"crossq": CROSSQ, "droq": DROQ, "pixels": PIXELS}
+AVERAGE = {"learner": {"ema_decay": 0.9, "bc_weight": 0.1, "cql_weight": 0.5, "cql_actions": 1}, "actor": {"ema": True}}
+FOLLOWING = {"window": {"next_action": True, "n_step": 2}, "learner": {"resample_target_action": False}}
+CHANGES |= {"crossq": CROSSQ, "droq": DROQ, "pixels": PIXELS, "average": AVERAGE, "following": FOLLOWING}
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
@@ -171,6 +174,38 @@ def test_a_resumed_run_may_mix_its_batches_otherwise(tmp_path):
     play(tmp_path, resume_config(config_of(MIXED), ["--pacing.env_steps", "320", *words]), told=told, begin=begin)
     mixes = {mix: {name: round(s["realised"], 3) for name, s in sets.items()} for mix, sets in seen[-1]["mixes"].items()}
     assert mixes == {"critic": {"first": 0.4, "rest": 0.6}, "actor": {"first": 0.8, "newest": 0.2}}
+
+
+@pytest.mark.parametrize(("acts", "judged"), [(False, True), (True, False)])
+def test_actors_and_evaluations_each_take_the_policy_or_its_average(tmp_path, monkeypatch, acts, judged):
+    ema = {"learner": {"ema_decay": 0.9}, "actor": {"ema": acts}, "eval": {"ema": judged, "every": 40, "episodes": 1}}
+    config, used = config_of(ema, steps(100)), []
+    step, evaluate = SyncActor.step, sync.evaluate
+
+    def look(who, policy, ema):
+        heads = [job._weights().chosen(ema=which).tensors["head.weight"].T for which in (ema, not ema)]
+        assert (policy._weights[1][0] == heads[0]).all()
+        used.append((who, (heads[0] != heads[1]).any()))
+
+    def act(self, policy, version):
+        if policy is not None:
+            look("actor", policy, acts)
+        return step(self, policy, version)
+
+    def judge(policy, *words):
+        look("evaluation", policy, judged)
+        return evaluate(policy, *words)
+
+    monkeypatch.setattr(SyncActor, "step", act)
+    monkeypatch.setattr(sync, "evaluate", judge)
+    run = RunDir.create(tmp_path / "run", {})
+    with MetricSinks(run.path, config.sinks) as sinks:
+        job = SyncRun(config, run, Told(), sinks, ManualClock())
+        job.run(Interrupt())
+        job.close()
+    assert {("actor", True), ("evaluation", True)} <= set(used)
+    best = WeightSet.unpack(find_policy(run.path, best=True).read_bytes())
+    assert best.tensors.keys() == read_policy(find_policy(run.path)).tensors.keys()
 
 
 @pytest.mark.parametrize("changes", [{"learner": {"checkpoint_every_updates": 30}}, UNEVEN], ids=["together", "uneven"])

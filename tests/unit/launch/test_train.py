@@ -21,7 +21,7 @@ from headrace.actor.evaluate import EvalResult
 from headrace.buffer import SACReplayPool
 from headrace.buffer.query import Observer
 from headrace.common.errors import EnvError, HeadraceError, PoolLocked
-from headrace.common.weights import Version, WeightSet
+from headrace.common.weights import AVERAGE, Version, WeightSet
 from headrace.launch import cli, exits, runner
 from headrace.launch.children import headrace_command
 from headrace.launch.config import make_config
@@ -304,6 +304,18 @@ def test_a_final_evaluation_that_fails_leaves_the_result_of_the_training(place, 
     assert last.endswith("to evaluate again: headrace eval runs/crash")
     result = json.loads((place / "runs" / "crash" / "result.json").read_text())
     assert (result["eval_return_mean"], result["episodes"], result["updates"]) == (None, 0, 28)
+
+
+@pytest.mark.parametrize("ema", [False, True])
+def test_the_final_evaluation_is_of_the_policy_or_its_average(place, monkeypatch, ema):
+    run = RunDir.create(place / "runs" / "ema", {})
+    policy = run.checkpoints / "step_000000000012" / "policy.hrw"
+    policy.parent.mkdir(parents=True)
+    tensors = {"w": np.zeros(1, "<f4"), f"{AVERAGE}w": np.ones(1, "<f4")}
+    policy.write_bytes(WeightSet(Version("learner", 2, 12), {}, tensors).pack())
+    words = ["--learner.ema_decay", "0.9", "--eval.ema", str(ema).lower()]
+    judged = runner._Job(make_config(SHORT, words), run, None)._policy()
+    assert {name: t.tolist() for name, t in judged.tensors.items()} == {"w": [float(ema)]}
 
 
 def test_a_run_without_the_rows_for_its_updates_did_not_do_its_job(place, capsys):

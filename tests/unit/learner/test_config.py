@@ -31,6 +31,13 @@ def test_defaults_are_those_of_the_papers():
         ({"alpha": 0}, "learner.alpha: 0 with temperature auto_exp would never move; nearest valid: 1e-06"),
         ({"micro_batch_size": 300}, "learner.micro_batch_size: 300 rows, but batch_size is 256; nearest valid: 256, or none"),
         ({"tau": 0}, "learner.tau: 0 is below the smallest allowed value"),
+        (
+            {"td3_bc_alpha": 2.5},
+            "learner.td3_bc_alpha: 2.5 with learner.bc_weight 0, so nothing is cloned; nearest valid: none",
+        ),
+        ({"bc_sources": ["robot"]}, "learner.bc_sources[0]: 'robot' is not one of policy, human, demo"),
+        ({"ema_decay": 1}, "learner.ema_decay: 1 is above the largest allowed value"),
+        ({"target_entropy": -2}, "learner.target_entropy: unknown key; did you mean 'target_entropy_per_dim'"),
         ({"actor_update_intervall": 2}, "did you mean 'actor_update_interval'"),
     ],
 )

@@ -7,6 +7,7 @@ import torch
 
 from headrace.common.errors import SpecError
 from headrace.learner import losses
+from headrace.learner.distribution import TanhGaussian
 
 
 def f32(*values):
@@ -112,6 +113,50 @@ def test_gradients_by_hand_are_those_of_autograd():
         torch.testing.assert_close(by_hand[1].expand(16), d_log_prob)
 
 
+def test_what_does_not_count_is_zero_in_the_mean_of_the_cloning():
+    action, executed = f32([0.5, -0.5], [1, 2]), f32([0, 0], [0, 0])
+    assert losses.cloning_loss(action, executed, f32([1, 1], [1, 1])).item() == pytest.approx((0.25 + 0.25 + 1 + 4) / 4)
+    assert losses.cloning_loss(action, executed, f32([1, 1], [1, 0])).item() == pytest.approx((0.25 + 0.25 + 1) / 4)
+    halves = [losses.cloning_loss(action[i : i + 1], executed[i : i + 1], f32([1, 1 - i])) for i in (0, 1)]
+    assert sum(halves).item() / 2 == pytest.approx((0.25 + 0.25 + 1) / 4)
+
+
+def test_td3_bc_weighs_the_values_by_alpha_over_their_mean():
+    assert losses.value_scale(torch.tensor(5.0), 2.5).item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "expected"),
+    [
+        (1.0, (math.log(4) - 1) + (math.log(2) - 2)),  # mean of 1 / .5 and 3 / .5 is 4; of 1 / .5 and 1 / .5 is 2
+        (2.0, (2 * math.log(1 + math.sqrt(3)) - 1) + (2 * math.log(2) - 2)),
+    ],
+)
+def test_conservative_penalty_by_hand(temperature, expected):
+    q, other_q = f32([1, 2]), f32([[0, 0]], [[math.log(3), 0]])
+    penalty = losses.conservative_penalty(q, other_q, torch.full((2, 1), math.log(0.5)), temperature)
+    assert penalty.item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("drawn", ["uniform", "policy"])
+def test_the_soft_maximum_is_the_integral_whatever_the_actions_were_drawn_from(drawn):
+    generator, c = torch.Generator().manual_seed(0), 2.0
+    if drawn == "uniform":
+        action = torch.rand(200_000, 1, generator=generator) * 2 - 1
+        log_density = torch.full((200_000,), -math.log(2))
+    else:
+        action, log_density = TanhGaussian(f32([0.3, math.log(1.5)]).expand(200_000, 2)).sample(generator)
+    penalty = losses.conservative_penalty(torch.zeros(1, 1), (c * action).unsqueeze(1), log_density.unsqueeze(1), 1.0)
+    assert penalty.item() == pytest.approx(math.log(2 * math.sinh(c) / c), abs=0.01)  # of exp(c a) over [-1, 1]
+
+
+def test_the_penalty_pushes_other_actions_down_and_executed_ones_up():
+    q, other_q = torch.zeros(2, 1, requires_grad=True), torch.zeros(3, 2, 1, requires_grad=True)
+    d_q, d_other = torch.autograd.grad(losses.conservative_penalty(q, other_q, torch.zeros(3, 2), 1.0), (q, other_q))
+    torch.testing.assert_close(d_q, torch.full((2, 1), -1 / 2))
+    torch.testing.assert_close(d_other, torch.full((3, 2, 1), 1 / 6))
+
+
 @pytest.mark.parametrize(
     ("form", "raw", "expected"),
     [("auto_log", -0.7, -1.0), ("auto_exp", math.log(0.5), -0.5), ("auto_softplus", 0.5, -0.6224593)],
@@ -145,8 +190,15 @@ column, row, pair = torch.zeros(4, 1), torch.zeros(4), torch.zeros(4, 2)
         lambda: losses.actor_loss(pair, column, 0.1),
         lambda: losses.actor_loss(row, row, 0.1),
         lambda: losses.temperature_loss(torch.zeros(()), "auto_exp", column, -1.0),
+        lambda: losses.cloning_loss(pair, column, pair),
+        lambda: losses.cloning_loss(pair, pair, column),
+        lambda: losses.cloning_loss(row, row, row),
+        lambda: losses.value_scale(row, 1.0),
+        lambda: losses.conservative_penalty(row, pair, row, 1.0),
+        lambda: losses.conservative_penalty(pair, pair, row, 1.0),
+        lambda: losses.conservative_penalty(pair, pair.unsqueeze(0), column, 1.0),
     ],
 )
 def test_columns_and_rows_never_mix(call):
-    with pytest.raises(SpecError, match=r"shape \(4,( 1)?\), expected"):
+    with pytest.raises(SpecError, match=r"shape \(4,( [12])?\), expected"):
         call()

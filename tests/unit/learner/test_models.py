@@ -101,8 +101,32 @@ def test_what_a_model_gives_is_checked_at_the_door(name, message):
 
 def test_a_policy_without_density_needs_alpha_zero():
     spec = make_spec()
-    sac = make_sac(spec, model=own(density=False))
-    with pytest.raises(ConfigError, match="set temperature fixed and alpha 0"):
-        sac.update(make_batch(spec))
+    for options in ({}, {"temperature": "fixed", "alpha": 0.1}, {"temperature": "auto_softplus"}):
+        sac = make_sac(spec, model=own(density=False), **options)
+        before = {name: p.detach().clone() for name, p in sac.model.named_parameters()}
+        for step in (sac.update, lambda batch, sac=sac: sac.update_actor(sac.prepare(batch))):
+            with pytest.raises(ConfigError, match="set temperature fixed and alpha 0"):
+                step(make_batch(spec))
+        assert all(torch.equal(p, before[name]) for name, p in sac.model.named_parameters())
     sac = make_sac(spec, model=own(density=False), temperature="fixed", alpha=0.0)
     assert "actor/logprob_mean" not in sac.update(make_batch(spec))
+
+
+def test_a_policy_without_density_climbs_its_values_and_its_target_has_no_entropy(monkeypatch):
+    sac, seen = make_sac(make_spec(), model=own(density=False), temperature="fixed", alpha=0.0, gamma=0.9), []
+    model, sample = sac.model, sac.prepare(make_batch(make_spec(), rewards=1.0))
+
+    def values(obs, twin):
+        action = model.sac_forward_actor(model.sac_state_features(obs, "actor"), None, False)[0]
+        return model.sac_forward_critic(model.sac_state_features(obs, "critic"), action, twin).min(dim=1).values
+
+    expected = 1 + 0.9 * values(sample.next_obs, "target")
+    real = model.sac_critic_gradients
+    monkeypatch.setattr(model, "sac_critic_gradients", lambda f, a, y, *rest: seen.append(y) or real(f, a, y, *rest))
+    sac.update_critic(sample)
+    torch.testing.assert_close(seen[0], expected.detach())
+    expected = -values(sample.obs, "online").mean()
+    torch.testing.assert_close(sac.update_actor(sample)["actor/loss"], expected.detach())
+    for _ in range(20):
+        sac.update_actor(sample)
+    assert values(sample.obs, "online").mean() > -expected

@@ -54,7 +54,7 @@ def test_shapes_of_the_contract(stack):
     acted, log_prob, latent = model.sac_forward_actor(features["actor"], sac.generator, False)
     assert (acted.shape, log_prob.shape, latent) == ((5, 4), (5,), None)
     torch.testing.assert_close(model._get_logprobs(features["actor"], acted), log_prob, rtol=1e-3, atol=1e-3)
-    assert model.bc_loss(features["actor"], acted).shape == ()
+    assert model.bc_loss(features["actor"], acted, torch.ones_like(acted)).shape == ()
     assert all(torch.isfinite(value) for value in sac.update(make_batch(spec, size=5)).values())
     with pytest.raises(SpecError, match="'both' is not one of online, target"):
         model.sac_forward_critic(features["critic"], action, "both")
@@ -121,7 +121,7 @@ def test_target_critics_look_through_encoders_of_their_own(monkeypatch):
     expected = model.sac_target_features(sample.next_obs)
     assert not torch.allclose(expected, model.sac_state_features(sample.next_obs, "critic"))
     seen, real = [], model.sac_next_values
-    monkeypatch.setattr(model, "sac_next_values", lambda a, c, g: seen.append(c) or real(a, c, g))
+    monkeypatch.setattr(model, "sac_next_values", lambda a, c, *rest: seen.append(c) or real(a, c, *rest))
     sac.update_critic(sample)
     assert torch.equal(seen[0], expected)
 

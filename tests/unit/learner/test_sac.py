@@ -94,7 +94,7 @@ def target_of(sac, batch, monkeypatch):
     monkeypatch.setattr(sac.model, "sac_next_values", lambda *a: values)
     seen = {}
     real = sac.model.sac_critic_gradients
-    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, w: seen.update(y=y) or real(f, a, y, w))
+    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, *rest: seen.update(y=y) or real(f, a, y, *rest))
     sac.update_critic(sac.prepare(batch))
     return seen["y"]
 
@@ -166,10 +166,11 @@ def test_an_early_success_in_a_chunk_raises_the_value_of_the_whole_planned_chunk
 
 
 @pytest.mark.parametrize(("action", "expected"), [((2,), -2.0), ((5, 7), -35.0)])
-def test_target_entropy_is_minus_the_executed_dimensions(action, expected):
+def test_target_entropy_is_minus_the_executed_dimensions_or_as_many_times_another_number(action, expected):
     spec = make_spec(action=action, window=action[0] if len(action) == 2 else 1, kind="chunk")
     assert make_sac(spec).target_entropy == expected
-    assert make_sac(spec, target_entropy=-0.5).target_entropy == -0.5
+    assert make_sac(spec, target_entropy_per_dim=-0.5).target_entropy == expected / 2
+    assert make_sac(spec, target_entropy_per_dim=0.0).target_entropy == 0
 
 
 def test_alarm_when_alpha_runs_away():

@@ -24,7 +24,9 @@ def mlp(**options):
 REDQ = {"model": mlp(critics=5), "target_critics": 2, "actor_reduction": "mean", "actor_update_interval": 2}
 DROQ = {"model": mlp(critic_layer_norm=True, critic_dropout=0.1), "actor_update_interval": 2}
 CROSSQ = {"model": mlp(critic_hidden=[24, 24], critic_batch_norm=True), "adam_beta1": 0.5, "actor_update_interval": 3}
-ALL = {"redq": REDQ, "droq": DROQ, "crossq": CROSSQ}
+TD3_BC = {"bc_weight": 1.0, "bc_sources": ("policy",), "td3_bc_alpha": 2.5}
+ALL = {"redq": REDQ, "droq": DROQ, "crossq": CROSSQ, "td3-bc": TD3_BC}
+ALL |= {"cql": {"cql_weight": 1.0, "cql_actions": 2}, "average": {"ema_decay": 0.9}}
 
 
 def flat(sac):
@@ -90,7 +92,7 @@ def test_one_draw_serves_all_rows_and_critics_of_an_update(monkeypatch):
     values = torch.arange(1.0, 11).expand(8, 10), torch.zeros(8)
     monkeypatch.setattr(sac.model, "sac_next_values", lambda *a: values)
     real = sac.model.sac_critic_gradients
-    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, w: seen.append(y) or real(f, a, y, w))
+    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, *rest: seen.append(y) or real(f, a, y, *rest))
     for i in range(20):
         sac.update_critic(sac.prepare(make_batch(SPEC, seed=i)))
     assert all(target.shape == (8,) and len(target.unique()) == 1 for target in seen)

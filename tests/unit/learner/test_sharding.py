@@ -19,6 +19,7 @@ CASES = {
     "nested": {"model_options": {"nested": True}, "options": {"grad_clip": 0.3}},
     "redq": {"model_options": {"critics": 3, "width": 5}, "options": {"target_critics": 2}},
     "parts": {"options": {"micro_batch_size": 3}},
+    "td3-bc": {"options": {"bc_weight": 1.0, "td3_bc_alpha": 2.5, "ema_decay": 0.9}},
 }
 MLP = {"hidden": [16, 16]}
 CAMERA = {"channels": [4], "strides": [2], "projection": 6, "hidden": [8], "shift": 1}
@@ -27,6 +28,7 @@ NOISY = {  # the noise is of each rank's own, so they are compared with a group 
     "droq": {"model": "mlp", "model_options": {**MLP, "critic_layer_norm": True, "critic_dropout": 0.1}},
     "crossq": {"model": "mlp", "model_options": {**MLP, "critic_batch_norm": True}},
     "pixels": {"model": "pixels", "model_options": CAMERA},
+    "cql": {"model": "mlp", "model_options": MLP, "options": {"cql_weight": 1.0, "cql_actions": 1, "ema_decay": 0.9}},
 }
 HUNGRY = {"fed": {}, "late": {"hungry": [[2, 1]]}, "ill": {"hungry": [[2, 1]], "poisoned": [[1, 1], [2, 1]]}}
 

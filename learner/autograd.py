@@ -1,0 +1,67 @@
+"""Gradients of one part of a model by autograd, and what else the contract's own steps do with tensors and modules."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from headrace.common.errors import SpecError
+from headrace.learner.losses import require_shape
+
+if TYPE_CHECKING:
+    from headrace.learner.sharding import Sharding
+
+
+def detached(tensor: Tensor | None) -> Tensor | None:
+    """``tensor`` without its graph."""
+    return None if tensor is None else tensor.detach()
+
+
+def or_executed(action: Tensor, executed: Tensor | None) -> Tensor:
+    """The policy's own next actions ``(B, D)``, or the executed ones, where they are wanted and are no NaN."""
+    if executed is None:
+        return action
+    require_shape("executed", executed, tuple(action.shape))
+    return torch.where(executed.isnan(), action, executed)
+
+
+def gradients_of(
+    loss: Tensor, parameters: Iterable[tuple[str, nn.Parameter]], part: str, sharding: Sharding | None
+) -> list[Tensor]:
+    """Gradients of ``loss`` in named parameters, and of nothing else.
+
+    Args:
+        loss: ().
+        parameters: of ``part``.
+        part: ``actor`` or ``critic``.
+        sharding: of the model, if ranks share it.
+
+    Raises:
+        SpecError: the loss does not depend on a parameter.
+    """
+    named = list(parameters)
+    own, found = [p for _, p in named], list[Tensor | None]()
+    if sharding is None:
+        found += torch.autograd.grad(loss, own, allow_unused=True)
+    else:
+        found += sharding.gradients(loss, own)
+    unused = [name for (name, _), g in zip(named, found, strict=True) if g is None]
+    if unused:
+        raise SpecError(f"{part}_params(): the loss does not depend on {', '.join(unused[:4])}; leave out what it cannot train")
+    return [g for g in found if g is not None]
+
+
+@contextlib.contextmanager
+def in_eval_mode(heads: Sequence[nn.Module], training: bool) -> Iterator[None]:
+    """``heads`` in eval mode, and in that of ``training`` afterwards."""
+    for head in heads:
+        head.eval()
+    try:
+        yield
+    finally:
+        for head in heads:
+            head.train(training)
