@@ -13,6 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+STEP = 32  # rows
+
 
 class Head(nn.Linear):
     """A network's last layer, in float32 under autocast too: a value of 100 in bfloat16 may be off by a quarter."""
@@ -76,6 +78,7 @@ class DensePass:
         rounded = [torch.empty_like(p, dtype=dtype) for p in self._parameters] if self._rounds else self._parameters
         self._rounded, self._weights, self._biases = rounded, rounded[::2], rounded[1::2]
         self._head = net.head
+        self._first: Tensor = net.trunk[0].weight if len(net.trunk) else net.head.weight  # type: ignore[assignment]  # of a linear layer
         self._deltas = deltas
         self._activations = hidden_buffers(net, batch, dtype) if activations is None else activations
         self._inputs: list[Tensor] = []
@@ -134,14 +137,18 @@ class DensePass:
             into: ``(inputs - first, B)``.
         """
         rows = delta.nonzero().squeeze(1)
+        n, whole = len(rows), self._shape(len(rows))
         part = delta.index_select(0, rows).unsqueeze(1)
-        first_weight = self._head.weight
         if self._weights:
-            part, first_weight = self._behind_head(part, self._last.index_select(0, rows)), self._weights[0]
+            part = self._behind_head(part, self._last.index_select(0, rows))
         for i in reversed(range(1, len(self._weights))):
-            part = torch.mm(part, self._weights[i], out=self._deltas[i - 1][: len(rows)])
+            part = torch.mm(self._deltas[i][:whole], self._weights[i], out=self._deltas[i - 1][:whole])[:n]
             _relu_backward(part, self._inputs[i].index_select(0, rows))
-        into.index_add_(1, rows, (first_weight[:, first:].t() @ part.t()).float())
+        into.index_add_(1, rows, self._first[:, first:].t() @ part.float().t())
+
+    def _shape(self, rows: int) -> int:
+        """With how many rows a product of some is made; those of bfloat16 are compiled for each number of rows that comes."""
+        return min(len(self._deltas[0]), -(-rows // STEP) * STEP) if self._rounds else rows
 
     def _behind_head(self, delta: Tensor, last: Tensor) -> Tensor:
         """The gradient ``(b, width)`` behind the last hidden layer's ReLU, of that at the outputs of some rows."""

@@ -247,3 +247,20 @@ def test_a_learner_asks_before_it_begins(monkeypatch):
     monkeypatch.setattr(contract, "require_native", refuse)
     with pytest.raises(ConfigError, match="bf16 on cpu"):
         make_sac(SPEC, precision=BF16)
+
+
+def test_rows_of_one_critic_are_multiplied_in_few_shapes_and_no_other_row_counts(pair):
+    _, rough = pair(SHAPES[0])
+    features, alpha = inputs()[0], torch.tensor(0.2)
+    plain = rough.sac_actor_gradients(features, features, alpha, noise())
+    before = [g.clone() for g in plain.gradients]
+    for part in rough._steps._parts:
+        for buffer in part.critics[0]._deltas:
+            buffer.fill_(1e3)  # what a pass before has left there
+    again = rough.sac_actor_gradients(features, features, alpha, noise())
+    torch.testing.assert_close(again.gradients, before, rtol=0, atol=0)
+    with torch.no_grad():
+        rough.critics[1].head.bias.fill_(100.0)
+    fine = SupportSACTraining.sac_actor_gradients(rough, features, features, alpha, noise())
+    check_close(rough.sac_actor_gradients(features, features, alpha, noise()).gradients, fine.gradients)
+    assert {rough._steps._parts[0].critics[0]._shape(n) for n in range(1, len(features) + 1)} <= {10, 31}
