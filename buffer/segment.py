@@ -15,6 +15,7 @@ import numpy as np
 
 from headrace.buffer.fence import Fence
 from headrace.buffer.files import Field, PoolFiles
+from headrace.buffer.packing import pack, taken
 from headrace.buffer.reader import Reader
 from headrace.buffer.ring import Geometry, Span, spans
 from headrace.common.block import Block
@@ -22,6 +23,7 @@ from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 _PIECE_ROWS = 1 << 16
+_PIECE_BYTES = 1 << 24
 _FIND_ROWS = 4096
 _MARKS = 1024
 _NUMBERS = {  # counts that a snapshot keeps
@@ -266,15 +268,23 @@ class Segment:
         head, frame_head = numbers["head"], numbers["frame_head"]
         count = sum(map(len, rows["rows"]))
         over = max(0, count - self.sizes.capacity)
-        lost, first_frame = self._fitting(_drop(rows["rows"], over), frame_head)
+        kept, used, lost = _drop(rows["rows"], over), np.empty(0, np.int64), 0
+        first_frame = min((int(_oldest(part).min()) for part in _parts(kept)), default=frame_head)
+        if first_frame < frame_head - self.sizes.frame_slots:
+            whole = np.concatenate([part.view(self._raw.dtype) for part in kept]).view(self._files.rows.dtype)
+            packed, used = pack(whole, frame_head, self.sizes.frame_slots)
+            lost, first_frame, kept = count - over - len(packed), frame_head - len(used), [packed]
         tail = head - count + over + lost
         self._fence()  # RESTORING is seen before any row that it makes void is gone
-        rings = {"rows": self._raw, **self._files.columns}
-        for name, ring in rings.items():
-            pieces = rows[name] if name in rows else [np.zeros(count, ring.dtype)]
-            _write_all(ring, tail, _drop(pieces, over + lost))
+        _write_all(self._raw, tail, kept)
+        for name, column in self._files.columns.items():
+            _write_all(column, tail, _drop(rows[name] if name in rows else [np.zeros(count, column.dtype)], over + lost))
         for key, ring in self._files.frames.items():
-            _write_all(ring, first_frame, _drop(frames[key], sum(map(len, frames[key])) - (frame_head - first_frame)))
+            there = sum(map(len, frames[key]))
+            if len(used):
+                _write_taken(ring, first_frame, frames[key], used - (frame_head - there))
+            else:
+                _write_all(ring, first_frame, _drop(frames[key], there - (frame_head - first_frame)))
         discarded = rows["discarded"]
         dead = _count(_drop(discarded, over)) - _count(_drop(discarded, over + lost))
         retired = numbers["retired"] + lost - dead
@@ -286,22 +296,6 @@ class Segment:
             self._header[field] = value
         self._frame_floor = first_frame
         self._marks.clear()
-
-    def _fitting(self, rows: Sequence[Array], frame_head: int) -> tuple[int, int]:
-        """How many of the oldest ``rows`` use frames that this ring cannot hold, and the oldest frame of the others."""
-        limit, seen, lost, first_frame = frame_head - self.sizes.frame_slots, 0, 0, frame_head
-        for piece in rows:
-            for start in range(0, len(piece), _PIECE_ROWS):
-                oldest = _oldest(piece[start : start + _PIECE_ROWS])
-                bad = np.flatnonzero(oldest < limit)
-                if len(bad):
-                    lost, first_frame = seen + int(bad[-1]) + 1, frame_head
-                    kept = oldest[bad[-1] + 1 :]
-                else:
-                    kept = oldest
-                first_frame = int(kept.min(initial=first_frame))
-                seen += len(oldest)
-        return lost, first_frame
 
     def numbers(self) -> dict[str, int]:
         """What :meth:`restore` needs beside rows and frames."""
@@ -341,6 +335,13 @@ def _drop(pieces: Sequence[Array], count: int) -> list[Array]:
     return out
 
 
+def _parts(pieces: Sequence[Array]) -> Iterator[Array]:
+    """The pieces again, a bounded number of entries at a time."""
+    for piece in pieces:
+        for low in range(0, len(piece), _PIECE_ROWS):
+            yield piece[low : low + _PIECE_ROWS]
+
+
 def _count(pieces: Sequence[Array]) -> int:
     return sum(int(np.count_nonzero(piece)) for piece in pieces)
 
@@ -349,6 +350,13 @@ def _write_all(ring: Array, start: int, pieces: Sequence[Array]) -> None:
     for piece in pieces:
         write(ring, start, piece.view(ring.dtype) if ring.dtype.kind == "V" else piece)
         start += len(piece)
+
+
+def _write_taken(ring: Array, start: int, pieces: Sequence[Array], places: Array) -> None:
+    """Write the entries at ``places`` of the pieces laid end to end, a bounded number of bytes at a time."""
+    step = max(1, _PIECE_BYTES // max(1, ring[:1].nbytes))
+    for low in range(0, len(places), step):
+        write(ring, start + low, taken(pieces, places[low : low + step]))
 
 
 def _oldest(rows: Array) -> Array:

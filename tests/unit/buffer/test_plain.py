@@ -51,6 +51,31 @@ def test_the_seeds_api():
         pool.sample_batch(11)
 
 
+@pytest.mark.parametrize("rows", [1, 30, 900])
+@pytest.mark.parametrize("way", ["load", "state", "adopt", "reopen"])
+def test_a_smaller_pool_keeps_the_newest_rows(tmp_path, way, rows):
+    with SACReplayPool(1000, path=tmp_path / "pool" if way == "reopen" else None) as old:
+        for start in range(0, 900, rows):
+            old.add_batch(transitions(start, rows))
+        old.save(tmp_path / "saved")
+        state = old.get_state()
+        pool = pool_of(100)
+        if way == "load":
+            assert pool.load(tmp_path / "saved")
+        elif way == "state":
+            pool.set_state(state)
+        elif way == "adopt":
+            pool.adopt(old)
+    if way == "reopen":
+        pool = SACReplayPool(100, path=tmp_path / "pool")
+    for newest in range(900, 999):
+        assert sorted(prove_rows(pool.sample_batch(100), transitions(0, 1))) == list(range(newest - 100, newest))
+        pool.add_batch(transitions(newest, 1))
+    assert pool.check_valid() == (True, "")
+    assert pool.counters()["rows_retired"] == 0
+    pool.close()
+
+
 def test_further_keys_come_back_bit_for_bit():
     extras = {
         "response_mask": np.arange(12, dtype=np.int64).reshape(4, 3),
