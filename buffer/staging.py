@@ -1,7 +1,7 @@
 """Plain transitions of a pool in memory wait here, checked, until there are many or somebody looks at the pool.
 
 What a commit costs hardly depends on its rows, and nobody can tell whether rows of this process's own memory are in the rings
-yet. Observations wait where they will stay, in free slots of the frame ring: states from the frame head on, next states half
+yet. They are committed whatever interrupts that. Observations wait where they will stay, in free slots of the frame ring: states from the frame head on, next states half
 of the free slots further. A pool with files commits each batch at once, since what was added survives a kill.
 """
 
@@ -75,6 +75,7 @@ class Staging:
         self._row_actions = self._rows.view(as_bytes(spec.row_dtype, "action"))["bytes"]
         self._actions = self._targets["action"].waiting.reshape(most_rows, -1).view(self._row_actions.dtype)[:, 0]
         self._frames: Array = np.empty((0, *spec.obs[0].shape), "<f4")
+        self._after: Array | None = None  # next states on their way to where they will stay
         self._most = 0  # rows for which there are free slots
         self._size = 0  # rows of the last batch
         self.n_rows = 0
@@ -136,16 +137,20 @@ class Staging:
         return self._size if self._size <= self._most - self.n_rows else 0
 
     def take(self, actor: int, first_seq: int) -> Block:
-        """All that waits, as one block for :meth:`Segment.commit_placed`; void at the next add.
+        """All that waits, as one block for :meth:`Segment.commit_placed`; the same again when asked again.
+
+        Nothing may be added before :meth:`clear`.
 
         Args:
             actor: index in the ledger.
             first_seq: of the first row.
         """
-        n, self.n_rows = self.n_rows, 0
+        n = self.n_rows
         frames, rows = self._frames[: 2 * n], self._rows[:n]
         if n < self._most:
-            frames[n:] = self._frames[self._most : self._most + n]
+            if self._after is None:  # the next line may write over where they waited
+                self._after = self._frames[self._most : self._most + n].copy()
+            frames[n:] = self._after
         ids = np.arange(self._segment.frame_head, self._segment.frame_head + 2 * n)
         rows["obs"][:, 0], rows["next_obs"][:, 0] = ids[:n], ids[n:]
         rows["seq"] = np.arange(first_seq, first_seq + n)
@@ -158,3 +163,7 @@ class Staging:
         if "truncated" in self._targets:
             rows["truncated"] = self._targets["truncated"].waiting[:n].reshape(n)
         return Block(rows, {self._key: frames})
+
+    def clear(self) -> None:
+        """What waited is committed."""
+        self._after, self.n_rows = None, 0

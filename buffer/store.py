@@ -11,7 +11,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,14 +29,16 @@ from headrace.buffer.labels import Labelled, Labels
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.ring import geometry
 from headrace.buffer.segment import Segment
+from headrace.buffer.staging import Staging
 from headrace.buffer.tombstones import Tombstones
 from headrace.common.block import Block
 from headrace.common.config import dump
-from headrace.common.errors import BlockRefused, LabelRefused
+from headrace.common.errors import BlockRefused, CountedRefusal, LabelRefused
 from headrace.common.label import MAX_SEQ, Kind, Label
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -146,13 +148,7 @@ class Store:
             self.header[Field.DUPLICATES] += known
             if known == n:
                 return Inserted(0, n, 0, last, 0)
-        try:
-            return self._insert(block, known, actor, stream, first_seq + known)
-        except BlockRefused:
-            raise
-        except BaseException:
-            self._mend()
-            raise
+        return self.change(lambda: self._insert(block, known, actor, stream, first_seq + known))
 
     def _insert(self, block: Block, known: int, actor: str, stream: int, seq: int) -> Inserted:
         index = self._index(actor, stream)
@@ -163,14 +159,33 @@ class Store:
         rows = block.n_rows - known
         return Inserted(rows, known, self.ledger.lost_before - lost, seq - 1, self.ledger.env_steps - steps)
 
-    def append(self, take: Callable[[int, int], Block], actor: str, stream: int) -> None:
-        """Commit the stream's next rows: what ``take`` gives for the actor's index and the first seq, checked and placed."""
+    def append(self, staging: Staging, actor: str, stream: int) -> None:
+        """Commit what waits in ``staging``, checked and placed, as the stream's next rows; also if that is interrupted."""
         index, seq = self._index(actor, stream), self.ledger.last(actor, stream) + 1
-        block = take(index, seq)
+        head, frame_head = self.segment.head, self.segment.frame_head
         try:
-            self._make_room(block)
-            self.segment.commit_placed(block)
-            self._committed(block, index, stream, seq, range(block.n_rows))
+            self._append(staging, index, stream, seq)
+        except BaseException:
+            self._mend()
+            if self.segment.head == head:
+                self.header[Field.FRAME_HEAD] = frame_head  # behind it their observations wait
+                self._append(staging, index, stream, seq)
+            staging.clear()
+            raise
+
+    def _append(self, staging: Staging, index: int, stream: int, seq: int) -> None:
+        block = staging.take(index, seq)
+        self._make_room(block)
+        self.segment.commit_placed(block)
+        self._committed(block, index, stream, seq, range(block.n_rows))
+        staging.clear()
+
+    def change(self, work: Callable[[], T]) -> T:
+        """Do ``work`` on rows or what follows them; after an exception such as Ctrl-C in its middle everything is in step."""
+        try:
+            return work()
+        except CountedRefusal:  # comes before the first change
+            raise
         except BaseException:
             self._mend()
             raise
@@ -224,13 +239,7 @@ class Store:
     def label(self, actor: str, label: Label) -> Labelled:
         """Change rows that are committed; see ``SACReplayPool.label``."""
         label.check(self.spec)
-        try:
-            return self._label(self._known(actor, label), label)
-        except LabelRefused:
-            raise
-        except BaseException:
-            self._mend()
-            raise
+        return self.change(lambda: self._label(self._known(actor, label), label))
 
     def _label(self, actor: int, label: Label) -> Labelled:
         with durable.waiting(self.files):  # for the journal

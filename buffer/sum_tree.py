@@ -128,6 +128,7 @@ class SumTree:
 
     def _top(self) -> Array:
         if self._running is None:
-            self._running = np.zeros(len(self._flat[-1]) + 1)
-            self._flat[-1].cumsum(out=self._running[1:])
+            running = np.zeros(len(self._flat[-1]) + 1)
+            self._flat[-1].cumsum(out=running[1:])
+            self._running = running  # whole: an interrupt must not leave half of them
         return self._running

@@ -76,6 +76,37 @@ def test_an_interrupted_insert_leaves_all_in_step(before, rows, capacity, stride
     assert k > 60
 
 
+def numbered(*numbers):
+    t = np.array(numbers, "<f4")
+    return {"state": t[:, None], "action": t[:, None] / 1024, "reward": t, "next_state": t[:, None] + 1, "done": t < 0}
+
+
+@pytest.mark.parametrize("capacity", [7, 8, 50])
+def test_what_add_batch_returned_for_stays_when_the_next_look_is_interrupted(capacity):
+    k, interrupted = 0, True
+    while interrupted:
+        k += 1
+        pool = SACReplayPool(capacity, rng=np.random.default_rng(0))
+        pool.add_batch(numbered(*range(10)))
+        for t in range(10, 14):
+            pool.add_batch(numbered(t))
+        assert pool._staging.n_rows
+        interrupted = interrupt_at_line(k, lambda pool=pool: pool.sample_batch(2))
+        assert pool._committed.segment.head == 14
+        assert pool._staging.n_rows == 0
+        pool.add_batch(numbered(14))
+        pool.add_batch(numbered(15, 16))
+        live = np.arange(pool.tail, pool.head)
+        assert live.tolist() == list(range(17 - min(capacity, 17), 17))
+        batch = pool.gather(live)
+        np.testing.assert_array_equal(batch.rows["rewards"][:, 0], live)
+        np.testing.assert_array_equal(batch.obs["state"][:, 0], live)
+        np.testing.assert_array_equal(batch.next_obs["state"][:, 0], live + 1)
+        assert pool.check_valid() == (True, "")
+        assert pool.statistics().count == pool.last_seq("local", 1) == 17
+    assert k > 60
+
+
 LABELS = {"outcome": lambda pool: pool.label("a", 1, 7, 10, 1), "discard": lambda pool: pool.discard("a", 1, 7, 10)}
 
 
@@ -95,3 +126,41 @@ def test_an_interrupted_label_is_whole_or_absent(kind):
         prove_pool(pool)
     assert seen == {0, 4}
     assert k > 40
+
+
+def test_an_interrupted_update_of_priorities_leaves_all_in_step():
+    k, interrupted, seen = 0, True, set()
+    while interrupted:
+        k += 1
+        pool, _ = filled(14)
+        ids = np.arange(pool.tail, pool.head)
+        interrupted = interrupt_at_line(k, lambda pool=pool, ids=ids: pool.update_priorities(ids, ids + 1.0))
+        prove_pool(pool)
+        column = pool._store.files.columns["priority"][ids % len(pool._store.files.rows)]
+        seen.add(column.round().astype(int).tolist() == (ids + 1).tolist())
+        assert pool.update_priorities(ids, ids + 2.0) == 0
+        prove_pool(pool)
+    assert seen == {False, True}
+    assert k > 20
+
+
+def test_an_interrupted_insert_with_priorities_leaves_all_in_step():
+    k, interrupted = 0, True
+    while interrupted:
+        k += 5
+        pool, lane = filled(14)
+        block = lane.block(3)
+        interrupted = interrupt_at_line(k, lambda pool=pool, block=block: pool.insert(block, "a", 1, 15, np.full(3, 7.0)))
+        prove_pool(pool)
+    assert k > 60
+
+
+def test_an_interrupted_draw_leaves_the_next_one_right():
+    k, interrupted = 0, True
+    while interrupted:
+        k += 1
+        pool, _ = filled(14)
+        interrupted = interrupt_at_line(k, lambda pool=pool: pool.sample(4))
+        assert len(pool.sample(4)) == 4
+        prove_pool(pool)
+    assert k > 30
