@@ -232,7 +232,8 @@ def anonymous(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolF
     """
     space.require(nbytes(spec, sizes, payload_size), None)
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in _arrays(spec, sizes).items()}
-    raw = {name: mmap.mmap(-1, size) for name, size in _raw_files(payload_size).items()}
+    alone = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # a forked child must not share the header of rows that it does not share
+    raw = {name: mmap.mmap(-1, size, alone) for name, size in _raw_files(payload_size).items()}
     return _assemble(spec, sizes, arrays, raw, payload_size, uuid.uuid4(), None)
 
 

@@ -101,10 +101,21 @@ class Home:
             SpecError: the demonstrations have another spec.
             NoSpace: it does not fit.
         """
+        self.require_ours()
         different = [] if self.pinned is None else spec.differences(self.pinned.spec)
         if different:
             raise SpecError(f"the demonstrations have another spec (the pool's first): {'; '.join(different)}")
         return Store.create(spec, config, self.path, as_extra(plain, self.pinned))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process may write: the owner of the directory, and who has nothing but a copy in memory."""
+        return self._owner is None or self._owner.is_ours
+
+    def require_ours(self) -> None:
+        """Refuse to write for a process that was forked from the owner of the directory; :class:`PoolError` names both."""
+        if self._owner is not None:
+            self._owner.require_ours()
 
     def release(self) -> None:
         """Let the next owner in; harmless when called twice."""

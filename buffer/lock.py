@@ -8,7 +8,7 @@ import socket
 import threading
 from pathlib import Path
 
-from headrace.common.errors import PoolLocked
+from headrace.common.errors import PoolError, PoolLocked
 
 NAME = "lock"
 BUFFER_LOCK = "buffer.lock"  # of a buffer process, which owns the directory before there is a pool
@@ -20,14 +20,14 @@ _guard = threading.Lock()
 class PoolLock:
     """Holds ``directory`` until :meth:`release` or the end of the process.
 
-    A record lock rather than ``flock``: a child forked by the owner does not keep it alive.
+    A record lock rather than ``flock``: a child forked by the owner does not keep it alive, and does not own it.
 
     Raises:
         PoolLocked: another owner lives; the text names its pid and host.
     """
 
     def __init__(self, directory: Path, name: str = NAME) -> None:
-        self._path = os.path.realpath(directory / name)
+        self._path, self._pid = os.path.realpath(directory / name), os.getpid()
         with _guard:
             if self._path in _held:
                 raise PoolLocked(f"{directory} is owned by this very process, pid {os.getpid()}; close that pool first")
@@ -55,6 +55,19 @@ class PoolLock:
             raise _locked(directory, _owner(fd)) from error
         finally:
             os.close(fd)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process took the lock, and not one that it was forked from."""
+        return os.getpid() == self._pid
+
+    def require_ours(self) -> None:
+        """Refuse a process that was forked from the owner; names both."""
+        if not self.is_ours:
+            raise PoolError(
+                f"{os.path.dirname(self._path)}: pid {os.getpid()} was forked from the owner, pid {self._pid}, and may only"
+                " read; let the owner write, or open a pool of its own in each process"
+            )
 
     def release(self) -> None:
         """Let the next owner in; harmless when called twice."""

@@ -132,21 +132,22 @@ class RowPool:
             BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
                 ``stream-closed``, ``actor-name``, ``actor-limit``.
             PriorityRefused: likewise, for :meth:`update_priorities`' reasons.
-            PoolError: closed, no spec yet, or priorities without prioritised sampling.
+            PoolError: closed, no spec yet, priorities without prioritised sampling, or in a process that was forked from the
+                owner of the files, as each change of them.
         """
         with self._lock:
-            store = self._open()
+            store = self._changing()
             priorities = block.priorities if priorities is None else priorities
             given = None if priorities is None else self._sampling.check(priorities, block.n_rows)
             done = store.insert(block, actor, stream, first_seq)
             if given is not None:
-                self._sampling.supply(done, given)
+                store.change(lambda: self._sampling.supply(done, given))
             return done
 
     def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
         """Move the cursor of a stream past ``rows`` refused rows, and count those that are new as rejected."""
         with self._lock:
-            self._open().reject(actor, stream, first_seq, rows)
+            self._changing().reject(actor, stream, first_seq, rows)
 
     def label(self, actor: str, stream: int, first: int, last: int, outcome: int) -> Labelled:
         """Say how the episode of rows ``first .. last`` (seqs) of a stream ended, at any time after they were committed.
@@ -187,7 +188,7 @@ class RowPool:
     def amend(self, actor: str, label: Label) -> Labelled:
         """Carry out a label; :meth:`label`, :meth:`amend_rewards` and :meth:`discard` by one name."""
         with self._lock:
-            store = self._open()
+            store = self._changing()
             if self._pinned is not None and actor not in store.ledger.actors:
                 self._pinned.refuse_label(actor)
             return store.label(actor, label)
@@ -262,8 +263,7 @@ class RowPool:
             PoolError: sampling is not prioritised.
         """
         with self._lock:
-            self._open()
-            return self._sampling.update(epoch, ids, priorities)
+            return self._changing().change(lambda: self._sampling.update(epoch, ids, priorities))
 
     @property
     def drawable(self) -> int:
@@ -336,19 +336,19 @@ class RowPool:
                 last sync.
         """
         with self._lock:
-            self._open().sync()
+            self._changing().sync()
 
     def grant_updates(self, n: int, *, offline: bool = False) -> int:
         """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total of both phases."""
         with self._lock:
-            store, field = self._open(), Field.OFFLINE if offline else Field.UPDATES
+            store, field = self._changing(), Field.OFFLINE if offline else Field.UPDATES
             store.header[field] += n
             return store.header.updates
 
     def settle_updates(self) -> None:
         """Note, in one store, that a learner has made every update granted so far and has kept what came of them."""
         with self._lock:
-            header = self._open().header
+            header = self._changing().header
             header[Field.SETTLED] = header.updates + 1
 
     @property
@@ -390,3 +390,7 @@ class RowPool:
         if self._store is None:
             raise PoolError("the pool has no spec yet; give one, add a plain batch, or load a snapshot")
         return self._store
+
+    def _changing(self) -> Store:
+        """The store for whoever writes to it."""
+        return self._open()
