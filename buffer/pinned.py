@@ -257,10 +257,11 @@ def of_pool(path: Path | None, kept: Mapping[str, Any] | None, given: SACReplayP
     return mine
 
 
-def require_same(where: str, has: Origin | None, asked: Origin) -> None:
+def require_same(where: str, has: Origin | None, asked: Origin | None) -> None:
     """Refuse other demonstrations than those that ``where`` has; :class:`ConfigError` names both."""
-    if has is None or has.digest != asked.digest:
+    if has is None or asked is None or has.digest != asked.digest:
+        none = "no demonstrations"
         raise ConfigError(
-            f"pool.demos: {where} has {has or 'no demonstrations'}, and is now to have {asked}; what is pinned stays: put the"
+            f"pool.demos: {where} has {has or none}, and is now to have {asked or none}; what is pinned stays: put the"
             " old ones back, or begin anew"
         )

@@ -31,7 +31,8 @@ class SACReplayPool(RowPool):
     """The newest ``capacity`` transitions; inserts, samples, keeps and restores them.
 
     Safe for threads: each public call is atomic. With a path one process owns the directory, and what was inserted survives
-    a SIGKILL of that process at any instruction; without one the rows are in anonymous memory.
+    a SIGKILL of that process at any instruction; its forked children may only read. Without one the rows are in anonymous
+    memory, of which a forked child has a copy.
 
     Args:
         capacity: rows kept; takes the place of ``config.capacity``.
@@ -98,8 +99,12 @@ class SACReplayPool(RowPool):
             with self._lock:
                 store = self._committed
                 if store is not None and staging.n_rows:
-                    store.append(staging.take, ACTOR, STREAM)
+                    store.append(staging, ACTOR, STREAM)
         return self._committed
+
+    def _changing(self) -> Store:
+        self._home.require_ours()
+        return self._open()
 
     def info(self) -> dict[str, Any]:
         """Sizes in rows, frames and bytes, and identity."""
@@ -221,18 +226,29 @@ class SACReplayPool(RowPool):
 
     @classmethod
     def from_path(
-        cls, path: str | Path, sampling: SamplingConfig | None = None, rng: np.random.Generator | None = None
+        cls,
+        path: str | Path,
+        sampling: SamplingConfig | None = None,
+        rng: np.random.Generator | None = None,
+        demos: SACReplayPool | Pinned | None = None,
     ) -> SACReplayPool:
         """A pool in anonymous memory with the sizes, spec and rows of the snapshot at ``path``.
 
+        Args:
+            path: directory of snapshots.
+            sampling: as of any pool.
+            rng: as of any pool.
+            demos: those of the pool that was saved, which a snapshot only names.
+
         Raises:
             PoolError: there is no snapshot.
+            ConfigError: it had demonstrations, and these are others or none.
         """
         found = snapshot.read(Path(path))
         if found is None:
             raise PoolError(f"{path}: there is no snapshot")
         config = load(PoolConfig, found[0]["config"], f"{path}: pool")
-        pool = cls(config.capacity, config=config, sampling=sampling, rng=rng)
+        pool = cls(config.capacity, config=config, sampling=sampling, rng=rng, demos=demos)
         pool.set_state({**found[0], "arrays": found[1]})
         return pool
 
@@ -284,8 +300,9 @@ class SACReplayPool(RowPool):
             self._check_not_closed()
             try:
                 spec, plain = TransitionSpec.from_dict(state["spec"]), as_layout(state)
-                if self._pinned is not None and state.get("demos"):
-                    require_same("what is loaded", Origin.of(state["demos"]), self._pinned.origin)
+                named = Origin.of(state.get("demos"))
+                if named is not None:
+                    require_same("what is loaded", named, None if self._pinned is None else self._pinned.origin)
                 self._sampling.check_state(state["sampler"])
                 self._plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
@@ -295,6 +312,7 @@ class SACReplayPool(RowPool):
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 
     def _restore(self, spec: TransitionSpec, contents: Contents) -> None:
+        self._home.require_ours()
         (self._store or self._create(spec, self._plain)).restore(contents)
         self._staging = None  # the next batch asks whether the new ledger has room for its stream
 
@@ -306,7 +324,7 @@ class SACReplayPool(RowPool):
         """
         with self._lock:
             try:
-                if not self._closed and self._store is not None:
+                if not self._closed and self._store is not None and self._home.is_ours:
                     self._store.close()
             finally:
                 self._closed = True

@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shutil
-import uuid
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from headrace.buffer import manifest
+from headrace.buffer.partial import Partial
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.errors import PoolDamaged, PoolError
@@ -143,16 +142,15 @@ class ShardWriter:
     def __init__(self, out: Path, spec: TransitionSpec, flat: bool) -> None:
         if out.exists() and not (out.is_dir() and not any(out.iterdir())):
             raise PoolError(f"{out}: exists already; an export needs a directory of its own")
-        self._out, self._spec, self._flat = out, spec, flat
-        self._hidden = out.with_name(f".{out.name}.partial-{uuid.uuid4().hex}")
+        self._spec, self._flat = spec, flat
         self.shards: list[Shard] = []
-        self._hidden.mkdir(parents=True)
+        self._partial = Partial(out)
 
     def add(self, batch: Batch, first: int, stop: int) -> None:
         """Write the rows of ``batch``, those of ``[first, stop)`` that were live, as one shard."""
         name = f"rows-{len(self.shards):05d}.npz"
         arrays = pack(batch, self._spec, self._flat)
-        path = self._hidden / name
+        path = self._partial.path / name
         _write(path, arrays, columns_of(self._spec, self._flat))
         frames = 0 if self._flat else len(arrays[f"frames/{self._spec.obs[0].key}"])
         self.shards.append(Shard(name, len(batch), frames, first, stop, path.stat().st_size, file_digest(path)))
@@ -160,15 +158,12 @@ class ShardWriter:
     def publish(self, body: Mapping[str, Any]) -> None:
         """Write the manifest with ``body`` and give the directory its name."""
         head = {"format": FORMAT, "version": VERSION, "flat": self._flat, "spec": self._spec.to_dict()}
-        manifest.write(self._hidden, {**head, **body, "shards": [asdict(shard) for shard in self.shards]})
-        if self._out.exists():
-            self._out.rmdir()
-        os.rename(self._hidden, self._out)
-        manifest.sync_directory(self._out.parent)
+        manifest.write(self._partial.path, {**head, **body, "shards": [asdict(shard) for shard in self.shards]})
+        self._partial.publish()
 
     def discard(self) -> None:
         """Remove what was written."""
-        shutil.rmtree(self._hidden, ignore_errors=True)
+        self._partial.discard()
 
 
 class ShardReader:

@@ -1,8 +1,9 @@
 """Plain transitions of a pool in memory wait here, checked, until there are many or somebody looks at the pool.
 
 What a commit costs hardly depends on its rows, and nobody can tell whether rows of this process's own memory are in the rings
-yet. They are committed whatever interrupts that. Observations wait where they will stay, in free slots of the frame ring: states from the frame head on, next states half
-of the free slots further. A pool with files commits each batch at once, since what was added survives a kill.
+yet: what waits is committed, whatever interrupts that. Observations wait where they will stay, in free slots of the frame ring:
+states from the frame head on, next states half of the free slots further. A pool with files commits each batch at once, since
+what was added survives a kill.
 """
 
 from __future__ import annotations

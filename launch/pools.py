@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headrace.buffer import generations, manifest
+from headrace.buffer import generations, manifest, snapshot
 from headrace.buffer.backups import wait_for
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.query import Observer
-from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError
 from headrace.launch.config import RunConfig, read_config
@@ -35,7 +34,7 @@ def find_pool(target: Path) -> Path:
         elsewhere = read_config(run.config).get("run", {}).get("pool_dir", "")
         places = [run.pool_dir(elsewhere), run.pool]
     for place in places:
-        if generations.is_pool(place) or is_snapshot(place):
+        if generations.is_pool(place) or snapshot.is_snapshot(place):
             return place
     raise PoolError(f"{target}: no pool here (looked for {manifest.NAME} in {', '.join(map(str, places))})")
 
@@ -46,7 +45,17 @@ def open_pool(place: Path) -> PoolView | SACReplayPool:
     Raises:
         PoolDamaged: a file is not what was written.
     """
-    return PoolView(place) if generations.is_pool(place) else SACReplayPool.from_path(place)
+    return PoolView(place) if generations.is_pool(place) else _ring_of(place)
+
+
+def _ring_of(place: Path) -> SACReplayPool:
+    """The rows of the newest snapshot in ``place``, without the demonstrations that were beside them: it only names these."""
+    found = snapshot.read(place)
+    if found is None:
+        raise PoolError(f"{place}: there is no snapshot")
+    pool = SACReplayPool.like(found[0])
+    pool.set_state({**found[0], "demos": None, "arrays": found[1]})
+    return pool
 
 
 def own_pool(place: Path) -> SACReplayPool:
@@ -86,7 +95,7 @@ def open_past(config: RunConfig, place: Path) -> SACReplayPool:
         PoolLocked: another process owns it now.
         PoolDamaged: a file is not what was written.
     """
-    past = own_pool(place) if generations.is_pool(place) else SACReplayPool.from_path(place)
+    past = own_pool(place) if generations.is_pool(place) else _ring_of(place)
     alone = config.pacing.offline_updates and not config.pool.demos
     if alone and past.size < config.learner.batch_size:
         rows = past.size

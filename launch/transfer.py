@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from headrace.actor.config import WindowConfig
+from headrace.buffer.partial import Partial
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
 from headrace.buffer.transfer import export_pool, import_pool
@@ -107,15 +105,13 @@ def _target(target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapp
         with _old(place) as pair:
             yield pair
         return
-    hidden = target.with_name(f".{target.name}.partial-{uuid.uuid4().hex}")
+    partial = Partial(target)
     try:
-        with new_pool(hidden) as pool, Counting("importing", passes=2) as counting:
+        with new_pool(partial.path) as pool, Counting("importing", passes=2) as counting:
             yield pool, counting
-        if target.exists():
-            target.rmdir()
-        os.rename(hidden, target)
+        partial.publish()
     except BaseException as error:
-        shutil.rmtree(hidden, ignore_errors=True)
+        partial.discard()
         if isinstance(error, KeyboardInterrupt):
             _say(f"stopped: {target} was not made")
         raise

@@ -110,10 +110,15 @@ def test_snapshots_name_them_and_hold_none(tmp_path, on_disk):
     assert body["demos"]["rows"] == 20
     assert len(np.load(tmp_path / "snapshot" / "snapshot-000001" / ROWS)) == 30
     same, other, none = with_demos(demos_of(20)), with_demos(demos_of(21)), make(50)
-    for target in (same, none):
-        assert target.load(tmp_path / "snapshot")
-        assert target.size == 30
-    assert (same.demo_rows, none.demo_rows, SACReplayPool.from_path(tmp_path / "snapshot").demo_rows) == (20, 0, 0)
+    assert same.load(tmp_path / "snapshot")
+    again = SACReplayPool.from_path(tmp_path / "snapshot", demos=demos_of(20))
+    for target in (same, again):
+        assert (target.size, target.demo_rows) == (30, 20)
+    for refused in (lambda: none.load(tmp_path / "snapshot"), lambda: SACReplayPool.from_path(tmp_path / "snapshot")):
+        with pytest.raises(ConfigError, match=r"has demonstrations of digest \w+ .* to have no demonstrations; .* put the old"):
+            refused()
+    assert none.size == 0
+    put(none, Lane(SPEC, 1), 30)
     with pytest.raises(ConfigError, match=r"what is loaded has demonstrations of digest \w+ .* to have demonstrations"):
         other.load(tmp_path / "snapshot")
     assert (other.size, other.demo_rows) == (0, 21)

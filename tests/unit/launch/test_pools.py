@@ -27,6 +27,17 @@ def test_info_and_dump_of_a_pool_that_is_owned_now(pool, tmp_path, capsys):
     assert pool.epoch == 1
 
 
+def test_of_a_snapshot_with_demonstrations_the_ring_is_read(tmp_path, capsys):
+    with SACReplayPool(64, spec=SPEC) as teacher:
+        teacher.insert(Lane(SPEC, 2).block(5), "teacher", 1, 1)
+        with SACReplayPool(64, spec=SPEC, demos=teacher) as pool:
+            pool.insert(Lane(SPEC, 1).block(20), "arm", 1, 1)
+            pool.save(tmp_path / "snapshot")
+    assert cli.main(["pool", "info", str(tmp_path / "snapshot"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["size"], facts["demo_rows"]) == (20, 0)
+
+
 def test_info_and_dump_of_a_snapshot(pool, tmp_path, capsys):
     pool.save(tmp_path / "snapshot")
     assert cli.main(["pool", "info", str(tmp_path / "snapshot"), "--json"]) == 0

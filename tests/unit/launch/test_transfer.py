@@ -101,6 +101,15 @@ def test_a_refused_import_leaves_no_pool(pool_dir, tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_what_killed_commands_left_is_removed_by_the_next_ones(pool_dir, tmp_path, capsys):
+    for name in ("out", "new"):
+        (tmp_path / f".{name}.partial-0123").mkdir()
+        (tmp_path / f".{name}.partial-0123" / "rows.npy").write_bytes(bytes(99))
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    run(capsys, "pool", "import", tmp_path / "out", tmp_path / "new")
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_pool_is_exported_beside_its_owner(pool_dir, tmp_path, capsys):
     with SACReplayPool(64, path=pool_dir) as pool:
         epoch, nonce = pool.epoch, pool.nonce
