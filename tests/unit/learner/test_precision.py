@@ -10,7 +10,7 @@ import torch
 from helpers.learner import Alone, OwnModel, make_batch, make_sac, make_spec
 
 from headrace.common.errors import ConfigError, SpecError
-from headrace.learner import contract, mlp, precision
+from headrace.learner import contract, dense, mlp, precision
 from headrace.learner.config import BF16, FP32, LearnerConfig, ModelConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.crew import Crew
@@ -264,3 +264,25 @@ def test_rows_of_one_critic_are_multiplied_in_few_shapes_and_no_other_row_counts
     fine = SupportSACTraining.sac_actor_gradients(rough, features, features, alpha, noise())
     check_close(rough.sac_actor_gradients(features, features, alpha, noise()).gradients, fine.gradients)
     assert {rough._steps._parts[0].critics[0]._shape(n) for n in range(1, len(features) + 1)} <= {10, 31}
+
+
+@pytest.mark.parametrize("value", [float("nan"), -float("nan"), float("inf")])
+def test_an_update_of_numbers_that_are_none_is_void_in_bfloat16_too(value):
+    sac, batch = make_sac(SPEC, precision=BF16), make_batch(SPEC)
+    sac.update(batch)
+    before = {name: tensor.clone() for name, tensor in sac.model.state_dict().items()}
+    batch.obs["obs"][3, 1] = value
+    metrics = sac.update(batch)
+    assert metrics["sac/updates_skipped"].item() == 1
+    assert torch.isfinite(sac.temperature.raw)
+    after = sac.model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("target"))
+
+
+def test_relu_by_bits_is_relu():
+    x = torch.tensor([-3.0, -0.0, 0.0, 1e-40, -1e-40, 2.5, float("inf"), -float("inf")]).bfloat16()
+    delta = torch.arange(1.0, 9).bfloat16()
+    expected, gradient = torch.relu(x), torch.where(torch.relu(x) > 0, delta, 0)
+    dense._relu(x)
+    assert torch.equal(x, expected)
+    assert torch.equal(dense._relu_backward(delta, x), gradient)
