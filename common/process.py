@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 from headrace.common.clock import Clock
@@ -33,6 +35,20 @@ def stop_on_signal() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
     return stop
+
+
+@contextlib.contextmanager
+def mortal() -> Iterator[None]:
+    """Within, SIGTERM and SIGINT end this process at once: it waits in a library that would let no handler run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def wait_welcome(link: Link, stop: threading.Event, deadline_s: float, clock: Clock) -> Welcome | None:

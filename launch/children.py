@@ -89,7 +89,7 @@ class Child:
 
     def last_line(self) -> str:
         """The last of its last words that may tell why it ended, cut to a bounded length; empty when there is none."""
-        telling = [line.strip() for line in self.last_words() if line.strip() and not _ROUTINE.match(line)]
+        telling = [line.strip() for line in self.last_words() if line.strip() and not is_routine(line)]
         line = telling[-1] if telling else ""
         return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 3] + "..."
 
@@ -98,12 +98,14 @@ class Child:
             os.killpg(self.pid, number)
 
 
-def role_environment(threads: int | None) -> dict[str, str]:
-    """Environment of a role: tied to this process, unbuffered, with ``threads`` for the numeric libraries (none: theirs)."""
-    environment = {**os.environ, PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1"}
-    if threads is not None:
-        environment.update(thread_variables(threads))
-    return environment
+def is_routine(line: str) -> bool:
+    """Whether a line of a log tells of no trouble."""
+    return _ROUTINE.match(line) is not None
+
+
+def role_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Environment of a role: this process's, tied to it, unbuffered, with ``variables`` of its own."""
+    return {**os.environ, PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1", **variables}
 
 
 def thread_variables(threads: int) -> dict[str, str]:

@@ -280,6 +280,7 @@ def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch import roles
     from headrace.launch.play import find_policy
     from headrace.launch.targets import load_target, shared_run
+    from headrace.learner.place import rank_name
 
     def body() -> int:
         config, run = load_target(args.target, overrides)
@@ -288,7 +289,7 @@ def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
         with run.undone_if_refused():
             return roles.run_learner(config, run, args.connect, args.id, policy)
 
-    return roles.guarded(args.id, body)
+    return roles.guarded(rank_name(args.id, os.environ.get("RANK", 0)), body)
 
 
 def _actor(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -124,6 +124,21 @@ class RunConfig:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.run.mode == "sync" and self.actor.count == 0:
             raise ConfigError("actor.count: 0 with run.mode sync, where no actor can join from elsewhere; nearest valid: 1")
+        if self.learner.ranks > 1:
+            self._require_ranks()
+
+    def _require_ranks(self) -> None:
+        """Refuse several ranks where there can be one only, or where a lost one could not be replaced in time."""
+        ranks, timeout_s, lease_s = self.learner.ranks, self.learner.rank_timeout_s, self.network.lease_s
+        if self.run.mode == "sync":
+            raise ConfigError(
+                f"learner.ranks: {ranks} with run.mode sync, which is one process; nearest valid: 1, or run.mode async"
+            )
+        if timeout_s < 2 * lease_s:
+            raise ConfigError(
+                f"learner.rank_timeout_s: {timeout_s:g} s is below two leases (network.lease_s {lease_s:g} s), and a killed"
+                f" rank's name is free again only after one; nearest valid: {2 * lease_s:g}"
+            )
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -108,13 +108,15 @@ def _machine() -> Iterator[Finding]:
 
 
 def _processes(config: RunConfig) -> Finding:
-    count = config.actor.count + 2 + bool(config.eval.every)
-    seen = f"{count} processes ({config.actor.count} actors) on {usable_cores()} cores"
-    # The learner wants a core of its own; buffer and evaluator are mostly idle.
-    if config.actor.count > max(1, 2 * (usable_cores() - 1)):
-        return Finding(
-            "processes", WARN, seen, f"actors will wait for each other; try --actor.count {max(1, usable_cores() - 1)}"
-        )
+    ranks, cores = config.learner.ranks, usable_cores()
+    count = config.actor.count + ranks + 1 + bool(config.eval.every)
+    several = f", {ranks} ranks of the learner" if ranks > 1 else ""
+    seen = f"{count} processes ({config.actor.count} actors{several}) on {cores} cores"
+    if ranks > cores:
+        return Finding("processes", WARN, seen, f"ranks wait for each other in every update; try --learner.ranks {cores}")
+    # Each rank wants a core of its own; buffer and evaluator are mostly idle.
+    if config.actor.count > max(1, 2 * (cores - ranks)):
+        return Finding("processes", WARN, seen, f"actors will wait for each other; try --actor.count {max(1, cores - ranks)}")
     return Finding("processes", GOOD, seen)
 
 

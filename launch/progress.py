@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 5.0
 MAX_ACTORS_SHOWN = 16
+MAX_LOST_SHOWN = 3
 UNKNOWN = "-"
 FLEET_HEAD = ("actor", "host", "pid", "env steps/s", "env steps", "policy age", "silent")
 LEFT_COLUMNS = 2  # of these: text is on the left, numbers on the right
@@ -63,6 +64,7 @@ def facts(status: Status) -> list[tuple[str, str]]:
         ("updates", f"{status.get('updates', 0):,}{_offline(status)}   {rates.get('updates_s', 0.0):,.1f}/s"),
         ("updates per env step", f"{status.get('achieved_ratio', 0.0):.3f}   target {status.get('target_ratio', 0.0):g}"),
         ("pool", f"{rows:,} rows{fill}{demos}{_reading(status)}"),
+        *_ranks(status),
         *_sets(status),
         ("return, training", _number(status.get("return_mean"))),
         ("return, evaluation", _evaluation(status)),
@@ -184,6 +186,34 @@ def _sets(status: Status) -> list[tuple[str, str]]:
         )
         for name, rows in sampling.get("sets", {}).items()
     ]
+
+
+def _ranks(status: Status) -> list[tuple[str, str]]:
+    """Each rank of a learner that has several, with its state, and who was lost; nothing of a learner that is alone."""
+    learner = status.get("learner") or {}
+    here = [who for who in (learner, *status.get("ranks", [])) if who]
+    size = max(_count(learner, "ranks"), len(here))
+    if size < 2:
+        return []
+    lost = [who for who in status.get("lost_sessions", []) if who.get("role") in ("learner", "rank")]
+    last = ", ".join(f"{who.get('id')} ({who.get('why')}, pid {who.get('pid')})" for who in lost[-MAX_LOST_SHOWN:])
+    return [
+        ("ranks", f"{len(here)} of {size}" + (f"   {len(lost)} lost so far: {last}" if lost else "")),
+        *(("rank", _rank(who)) for who in here),
+    ]
+
+
+def _rank(who: Status) -> str:
+    hungry = _count(who, "updates_without_rows")
+    without = f", {hungry:,} without rows" if hungry else ""
+    updates = f"{_count(who, 'learner/updates'):,} updates{without}"
+    return f"{who.get('id')}   {updates}   pid {who.get('pid')}   silent {who.get('silent_s', 0.0):.1f} s"
+
+
+def _count(report: Status, key: str) -> int:
+    """A whole number of what a process says of itself, which may be anything."""
+    value = report.get(key, 0)
+    return value if isinstance(value, int) else 0
 
 
 def _remarks(status: Status) -> list[tuple[str, str]]:

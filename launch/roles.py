@@ -18,6 +18,7 @@ from headrace.common.errors import (
     CheckpointError,
     ConfigError,
     EnvError,
+    GroupLost,
     HeadraceError,
     NoSpace,
     PoolDamaged,
@@ -27,7 +28,7 @@ from headrace.common.errors import (
     describe_os_error,
 )
 from headrace.launch.config import RunConfig
-from headrace.launch.exits import FAILED, MUST_NOT_RESTART, STOPPED
+from headrace.launch.exits import FAILED, GROUP_LOST, MUST_NOT_RESTART, STOPPED
 from headrace.launch.leash import follow_parent
 from headrace.launch.rundir import RunDir
 
@@ -147,7 +148,8 @@ def find_endpoint(config: RunConfig, run: RunDir | None) -> str:
 def guarded(name: str, body: Callable[[], int]) -> int:
     """Run a role's body; every end becomes an exit code, and an understood error one line on standard error.
 
-    0: ended in order. 1: it failed, and may be started again. 3: it would fail in the same way, and must not be.
+    0: ended in order. 1: it failed, and may be started again. 3: it would fail in the same way, and must not be. 4: it has lost
+    another rank, and may be started again with it.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave_early)  # until the role runs, a request to end means: end here
@@ -158,6 +160,8 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return body()
     except HeadraceError as error:
         print(f"headrace {name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        if isinstance(error, GroupLost):
+            return GROUP_LOST
         return MUST_NOT_RESTART if isinstance(error, PERMANENT) else FAILED
     except KeyboardInterrupt:
         return STOPPED
@@ -174,7 +178,7 @@ def guarded(name: str, body: Callable[[], int]) -> int:
 
 
 def _leave_early(number: int, frame: object) -> None:
-    raise SystemExit(0)
+    os._exit(0)  # an exception would kill by SIGABRT whoever is importing torch: its C++ lets none through
 
 
 def _leave_signals_to_the_role() -> None:

@@ -30,6 +30,7 @@ class RunDir:
         self.config = path / "config.yaml"
         self.identity = path / "run_id"
         self.endpoint = path / "endpoint"
+        self.meeting = path / ".ranks"
         self.logs = path / "logs"
         self.pool = path / "pool"
         self.snapshots = path / "snapshots"

@@ -25,9 +25,9 @@ from headrace.common.config import dump, load
 from headrace.common.errors import CheckpointError, HeadraceError
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import WeightSet
-from headrace.launch import roles
-from headrace.launch.children import headrace_command
+from headrace.launch.children import is_routine
 from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
+from headrace.launch.lineup import Lineup
 from headrace.launch.pinning import find_demos
 from headrace.launch.play import find_policy, judge, read_policy
 from headrace.launch.pools import find_past
@@ -37,9 +37,9 @@ from headrace.launch.resumable import require_resumable
 from headrace.launch.rundir import RunDir, write_whole
 from headrace.launch.stash import move_tree
 from headrace.launch.supervise import Status, Supervisor
-from headrace.launch.supervision import DONE, INTERRUPTED, RolePlan, Supervision
+from headrace.launch.supervision import DONE, INTERRUPTED, Supervision
 from headrace.launch.targets import new_run
-from headrace.learner.config import MLPOptions, ModelConfig
+from headrace.learner.config import CPU, MLPOptions, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,10 @@ def require_parts(config: RunConfig) -> None:
 
         check_model(config.model)
     require_device(config.actor.device)
+    if config.learner.device != CPU:
+        from headrace.learner.group import require_gpu
+
+        require_gpu(config.learner.device, config.learner.ranks - 1)  # one a rank
 
 
 def require_verdict(result: TrainResult) -> TrainResult:
@@ -265,37 +269,20 @@ class _Job:
             move_tree(pool, self._run.pool, self._progress.notice)
 
     def _supervisor(self) -> Supervisor:
-        config = self._config
-        # Any start order works; the learner has the most to load.
-        plans = [RolePlan(roles.LEARNER_ID, "learner"), RolePlan("buffer", "buffer")]
-        actors = config.actor.count if config.pacing.online else 0
-        plans += [RolePlan(f"actor-{n}", "actor") for n in range(actors)]
-        plans += [RolePlan("evaluator", "evaluator")] if config.eval.every else []
+        lineup = Lineup(self._config, self._run, self._init_from)
         return Supervisor(
-            plans,
+            lineup.plans(),
             self._run,
-            config.supervisor,
-            command=self._command,
-            threads=lambda kind: None if kind == "learner" else 1,
+            self._config.supervisor,
+            command=lineup.command,
+            environment=lineup.environment,
             observe=Observer,
             watcher=self._reporter,
         )
 
-    def _command(self, plan: RolePlan, again: bool) -> list[str]:
-        place = str(self._run.path)
-        if plan.kind == "buffer":
-            # The others know the old endpoint, so a buffer that is started again listens there.
-            known = again and self._run.endpoint.exists()
-            return headrace_command(["buffer", place, *(["--bind", self._run.endpoint.read_text().strip()] if known else [])])
-        if plan.kind == "learner":
-            policy = ["--init-from", str(self._init_from)] if self._init_from else []
-            return headrace_command(["learner", place, "--id", plan.name, *policy])
-        evaluate = ["--evaluate"] if plan.kind == "evaluator" else []
-        return headrace_command(["actor", place, "--id", plan.name, *evaluate])
-
     def _explain(self, supervisor: Supervisor, decisions: Supervision) -> str:
         for name, words in supervisor.last_words():
-            if len(words) == 1:
+            if len(words) == 1 and not is_routine(words[0]):
                 return f"{name}: {words[0]}"
             self._progress.notice(f"last lines of {self._run.log(name)}:")
             for line in words:

@@ -6,14 +6,14 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
 from headrace.common.errors import HeadraceError
 from headrace.launch.children import Child, role_environment, wait_all
 from headrace.launch.rundir import RunDir
-from headrace.launch.supervision import DONE, Action, RolePlan, Supervision, SupervisorConfig
+from headrace.launch.supervision import DONE, LEARNER, Action, RolePlan, Supervision, SupervisorConfig
 
 TICK_S = 0.05
 STATUS_S = 0.5
@@ -54,7 +54,7 @@ class Supervisor:
         run: where their logs go and the buffer says where it listens.
         config: limits and times.
         command: the command line of a role; the flag says whether it is started again.
-        threads: threads of the numeric libraries for a kind of role, none to leave them alone.
+        environment: variables of a role, beside those of this process.
         observe: connects to an endpoint, to ask for its status.
         watcher: is told what happens.
     """
@@ -66,14 +66,15 @@ class Supervisor:
         config: SupervisorConfig,
         *,
         command: Callable[[RolePlan, bool], list[str]],
-        threads: Callable[[str], int | None],
+        environment: Callable[[RolePlan], Mapping[str, str]],
         observe: Callable[[str], Observes],
         watcher: Watcher,
     ) -> None:
         self.decisions = Supervision(plans, config)
         self.status: Status = {}
         self._plans = {plan.name: plan for plan in plans}
-        self._run, self._command, self._threads, self._observe, self._watcher = run, command, threads, observe, watcher
+        self._run, self._command, self._environment = run, command, environment
+        self._observe, self._watcher = observe, watcher
         self._observer: Observes | None = None
         self._children: dict[str, Child] = {}
         self._living: set[str] = set()
@@ -97,6 +98,7 @@ class Supervisor:
             if self._observer is not None:
                 self._observer.close()
             self._run.endpoint.unlink(missing_ok=True)
+            self._run.meeting.unlink(missing_ok=True)
         return self.decisions
 
     def last_words(self) -> list[tuple[str, list[str]]]:
@@ -137,7 +139,9 @@ class Supervisor:
     def _start(self, plan: RolePlan) -> None:
         again = plan.name in self._children
         command = self._command(plan, again)
-        environment = role_environment(self._threads(plan.kind))
+        if plan.kind == LEARNER:  # the first of its ranks, and none of those before is left
+            self._run.meeting.unlink(missing_ok=True)
+        environment = role_environment(self._environment(plan))
         self._children[plan.name] = Child(plan.name, command, self._run.log(plan.name), environment)
         self._living.add(plan.name)
         self.decisions.started(plan.name)

@@ -58,7 +58,9 @@ class LearnerConfig:
     """Soft Actor-Critic, and the pace of what the learner hands out."""
 
     # losses
-    batch_size: int = option(256, help="rows of one update", unit="rows", low=1, high=1 << 20)
+    batch_size: int = option(
+        256, help="rows of one update; with several ranks each takes so many", unit="rows", low=1, high=1 << 20
+    )
     gamma: float = option(0.99, help="discount of one env step", low=0, high=1)
     entropy_backup: bool = option(True, help="whether the target counts the entropy of the next action")
     resample_target_action: bool = option(
@@ -139,7 +141,7 @@ class LearnerConfig:
     )
     threads: int = option(
         0,
-        help="threads that compute, on a CPU (of the mlp: processes); 0: what suits the model and the cores",
+        help="threads that compute, on a CPU, in each of the ranks (of the mlp: processes); 0: what suits model and cores",
         low=0,
         high=256,
         resume=True,
@@ -164,8 +166,15 @@ class LearnerConfig:
         choices=PRECISIONS,
         resume=True,
     )
+    ranks: int = option(
+        1,
+        help="processes that make each update together, on batches of their own; `train` starts them, by hand torchrun",
+        low=1,
+        high=64,
+        resume=True,
+    )
     rank_timeout_s: float = option(
-        60.0, help="longest wait for another rank of the learner's group", unit="s", low=1, high=86400, resume=True
+        30.0, help="longest wait for another rank, which is then taken for lost", unit="s", low=1, high=86400, resume=True
     )
 
     # outputs

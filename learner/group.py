@@ -1,4 +1,4 @@
-"""The group: the ranks of one learner, processes with parameters of one value and rows of their own, started by ``torchrun``.
+"""The group: the ranks of one learner, processes with parameters of one value and rows of their own.
 
 Rank 0 is the learner: it alone is granted updates, publishes, saves and reports, and says what all do next. The others draw
 batches of their own and do as they are told. Gradients are means over the rows of all ranks, so one update of G ranks with B
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from enum import IntEnum
@@ -19,7 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from headrace.common.errors import ConfigError, GroupLost
+from headrace.common.process import mortal
 from headrace.learner.config import CPU, CUDA
+from headrace.learner.place import Place
 
 BACKENDS = {CPU: "gloo", CUDA: "cpu:gloo,cuda:nccl"}  # orders are said by processors
 
@@ -52,19 +53,19 @@ class Group:
     @classmethod
     @contextlib.contextmanager
     def join(cls, timeout_s: float, device: str = CPU) -> Iterator[Group]:
-        """The group that ``torchrun`` put this process in, or a group of one.
+        """The group that ``torchrun`` or ``headrace train`` put this process in, or a group of one.
 
         Raises:
-            ConfigError: variables of ``torchrun`` that are no numbers.
+            ConfigError: variables of theirs that are no numbers.
             GroupLost: the others did not come within ``timeout_s``.
         """
-        rank, size = _variable("RANK", 0), _variable("WORLD_SIZE", 1)
-        if size == 1:
+        place = Place.here()
+        if place.size == 1:
             yield cls()
             return
-        group = cls(rank, size, timeout_s)
-        with group._together("meet"):
-            dist.init_process_group(BACKENDS[device], timeout=timedelta(seconds=timeout_s))
+        group = cls(place.rank, place.size, timeout_s)
+        with group._together("meet"), mortal():
+            _meet(place, BACKENDS[device], timedelta(seconds=timeout_s))
         try:
             with group._together("go on", when=_of_group):  # what gathers shards does so unseen by this class
                 yield group
@@ -151,11 +152,6 @@ def _of_group(error: Exception) -> bool:
     return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
 
 
-def local_size() -> int:
-    """Ranks of the group on this host."""
-    return _variable("LOCAL_WORLD_SIZE", 1)
-
-
 def find_device(device: str) -> torch.device:
     """The device of this rank.
 
@@ -164,19 +160,31 @@ def find_device(device: str) -> torch.device:
     """
     if device == CPU:
         return torch.device(CPU)
-    rank, found = _variable("LOCAL_RANK", 0), torch.cuda.device_count()
-    if rank >= found:
-        raise ConfigError(
-            f"learner.device: {device}, but torch sees {found} GPUs and this is rank {rank} of the host; nearest valid: {CPU},"
-            f" or {found} ranks"
-        )
+    rank = Place.here().local_rank
+    require_gpu(device, rank)
     torch.cuda.set_device(rank)
     return torch.device(device, rank)
 
 
-def _variable(name: str, default: int) -> int:
-    text = os.environ.get(name, str(default))
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{name}: {text!r} in the environment is no number; torchrun sets it") from None
+def require_gpu(device: str, rank: int) -> None:
+    """Refuse a GPU that rank ``rank`` of this host would not have.
+
+    Raises:
+        ConfigError: there is no GPU for it.
+    """
+    found = torch.cuda.device_count()
+    if rank >= found:
+        few = f", or learner.ranks {found}" if found else ""
+        raise ConfigError(
+            f"learner.device: {device}, but torch sees {found} GPUs and this is rank {rank} of the host;"
+            f" nearest valid: {CPU}{few}"
+        )
+
+
+def _meet(place: Place, backend: str, timeout: timedelta) -> None:
+    if not place.meeting:
+        dist.init_process_group(backend, timeout=timeout)
+        return
+    store = dist.FileStore(place.meeting, place.size)  # type: ignore[attr-defined]  # public, but its package lists no names
+    store.set_timeout(timeout)
+    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)

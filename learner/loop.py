@@ -19,6 +19,7 @@ from headrace.learner import checkpoint
 from headrace.learner.feed import Feed
 from headrace.learner.gatherer import Gatherer
 from headrace.learner.group import Group, Order
+from headrace.learner.place import rank_name
 from headrace.learner.rank import RankLoop
 from headrace.learner.rater import Rater
 from headrace.learner.report import Report
@@ -39,7 +40,7 @@ CLOSE_S = 5.0  # for one that is being written when the learner fails
 def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
     """Learn until the run reaches its goal or a signal says stop; 0 when a checkpoint holds all updates, if there were any.
 
-    Under ``torchrun`` this is one rank of a group, see :class:`Group`; the further ranks learn until rank 0 says stop.
+    This may be one rank of a group, see :class:`Group`; the further ranks learn until rank 0 says stop.
 
     Raises:
         GroupLost: another rank is gone or silent.
@@ -47,11 +48,12 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         CheckpointError: a checkpoint exists but none can be read.
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
+    stop = stop_on_signal()
     with Group.join(settings.learner.rank_timeout_s, settings.learner.device) as group:
-        return _run(settings, group, clock or MonotonicClock())
+        return _run(settings, group, stop, clock or MonotonicClock())
 
 
-def _run(settings: LearnerSettings, group: Group, clock: Clock) -> int:
+def _run(settings: LearnerSettings, group: Group, stop: threading.Event, clock: Clock) -> int:
     feed = Feed(
         settings.learner.batch_size,
         settings.learner.prefetch_batches,
@@ -62,7 +64,6 @@ def _run(settings: LearnerSettings, group: Group, clock: Clock) -> int:
     link = Link(_hello(settings, group), feed, settings.endpoint, settings.network, clock)
     gatherer = Gatherer(feed, link.wake)
     done = False
-    stop = stop_on_signal()
     link.start()
     try:
         welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
@@ -82,7 +83,7 @@ def _run(settings: LearnerSettings, group: Group, clock: Clock) -> int:
 def _hello(settings: LearnerSettings, group: Group) -> Hello:
     if group.leads:
         return new_hello("learner", settings.learner_id)
-    return new_hello("rank", f"{settings.learner_id}-{group.rank}")
+    return new_hello("rank", rank_name(settings.learner_id, group.rank))
 
 
 class LearnerLoop:
@@ -269,6 +270,8 @@ class LearnerLoop:
         if not self._report.due(now, self._settings.sinks.period_s) and not force:
             return
         values = self._report.values(now, self.sac, self._metrics, self._rows)
-        not_saved = self._saver.not_saved
-        self._feed.report({**values, "not_saved": not_saved} if not_saved else values)
+        about: dict[str, Any] = {"ranks": self._group.size}
+        if self._saver.not_saved:
+            about["not_saved"] = self._saver.not_saved
+        self._feed.report({**values, **about})
         self._sinks.write({**{f"run/{k}": v for k, v in self._feed.summary.items()}, **values})

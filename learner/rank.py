@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.batch import Batch
+from headrace.common.errors import DeadlineExceeded
 from headrace.common.weights import NO_VERSION
 from headrace.common.wire.link import Link
 from headrace.common.wire.messages import Welcome
@@ -23,12 +24,14 @@ class RankLoop:
         self._rater = Rater(feed)
         self._last: list[Batch] = []
         self._hungry = 0
+        self._timeout_s = settings.learner.rank_timeout_s
 
     def run(self) -> None:
         """Learn until rank 0 says stop; signals are rank 0's business.
 
         Raises:
             GroupLost: another rank is gone or silent.
+            DeadlineExceeded: not one batch came while the others waited for this rank.
         """
         try:
             self.sac.begin()
@@ -47,10 +50,12 @@ class RankLoop:
 
     def _update(self) -> None:
         """One update of all ranks; where no new rows come in time, the last ones serve and count nothing."""
-        fresh = self._feed.get(PATIENCE_S)
+        fresh, waited = self._feed.get(PATIENCE_S), PATIENCE_S
         while fresh is None and not self._last:  # the others wait, as long as a group waits for a rank
             self._link.check()
-            fresh = self._feed.get(PATIENCE_S)
+            if waited >= self._timeout_s:
+                raise DeadlineExceeded(f"not one batch within {waited:g} s, and the others wait (learner.rank_timeout_s)")
+            fresh, waited = self._feed.get(PATIENCE_S), waited + PATIENCE_S
         if self._feed.must_draw:
             self._link.wake()
         self._last = fresh or self._last

@@ -12,8 +12,9 @@ from headrace.common.wire.messages import Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner.config import CPU, SHARDED, LearnerConfig, ModelConfig
 from headrace.learner.contract import SupportSACTraining
-from headrace.learner.group import Group, find_device, local_size
+from headrace.learner.group import Group, find_device
 from headrace.learner.models import make_model
+from headrace.learner.place import Place
 from headrace.learner.reading import OpenView
 from headrace.learner.sac import SAC
 from headrace.learner.sinks import SinkConfig
@@ -40,7 +41,7 @@ class LearnerSettings:
         spec = TransitionSpec.from_dict(welcome.spec)
         model = make_model(spec, self.model, self.seed)
         alone = group.size == 1
-        threads = self.learner.threads or (0 if alone else max(1, usable_cores() // local_size()))
+        threads = self.learner.threads or (0 if alone else max(1, usable_cores() // Place.here().local_size))
         model.to(find_device(self.learner.device))
         if self.learner.device != CPU or self.learner.strategy == SHARDED:
             # processes of the model's own would see neither a GPU's memory nor parameters that come and go

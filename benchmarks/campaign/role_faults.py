@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from campaign.planting import Mutant
 
+FATES = "tests/unit/launch/test_supervision_ranks.py"
+
 ROLES = (
     Mutant(
         "demand-not-withdrawn-at-the-end",
@@ -116,5 +118,69 @@ ROLES = (
         "return self.stop.is_set() or self.uplink.stop is not None",
         "return self.stop.is_set()",
         ("tests/unit/actor/test_evaluator.py",),
+    ),
+    # the ranks of a learner
+    Mutant(
+        "a-lost-rank-is-started-again-alone",
+        "launch/supervision.py",
+        "return LEARNER if self.kind == RANK else self.name",
+        "return self.name",
+        (FATES,),
+    ),
+    Mutant(
+        "a-silent-rank-is-waited-for",
+        "launch/supervision.py",
+        "fate.broken_at = min(fate.broken_at, now)",
+        "pass",
+        (FATES,),
+    ),
+    Mutant(
+        "a-learner-that-saves-is-hurried",
+        "launch/supervision.py",
+        "elif code != 0 or role.plan.kind == LEARNER:",
+        "else:",
+        (FATES,),
+    ),
+    Mutant(
+        "who-notices-first-is-blamed",
+        "launch/supervision.py",
+        "return 3 if role.code == GROUP_LOST else 1",
+        "return 1",
+        (FATES,),
+    ),
+    Mutant(
+        "ranks-that-are-started-again-meet-those-before",
+        "launch/supervise.py",
+        "        if plan.kind == LEARNER:  # the first of its ranks, and none of those before is left\n",
+        "        if False:\n",
+        ("tests/unit/launch/test_supervise.py::test_ranks_are_started_again_together_and_meet_anew",),
+    ),
+    Mutant(
+        "each-rank-takes-all-cores",
+        "launch/lineup.py",
+        "usable_cores() // size",
+        "usable_cores()",
+        ("tests/unit/launch/test_lineup.py",),
+    ),
+    Mutant(
+        "several-ranks-in-one-process",
+        "launch/config.py",
+        "        if self.learner.ranks > 1:\n            self._require_ranks()\n",
+        "",
+        ("tests/unit/launch/test_config.py",),
+    ),
+    Mutant(
+        "a-waiting-rank-hears-no-signal",
+        "learner/group.py",
+        'with group._together("meet"), mortal():',
+        'with group._together("meet"):',
+        ("tests/unit/learner/test_group.py::test_a_signal_ends_a_rank_that_waits_for_the_others_where_they_meet",),
+    ),
+    Mutant(
+        "rows-of-a-hungry-rank-count-twice",
+        "learner/rank.py",
+        "counts=fresh is not None",
+        "counts=True",
+        ("tests/unit/learner/test_rank.py",),
     ),
 )

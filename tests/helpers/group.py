@@ -15,25 +15,26 @@ import torch
 from helpers.rank import learn
 
 from headrace.learner.group import Group
+from headrace.learner.place import Place
 
 TESTS = Path(__file__).parents[1]
 WAIT_S = 150
 Lines = list[dict[str, Any]]
 
 
-def start(size: int, *, timeout_s: float = 30.0, **cases: dict[str, Any]) -> list[subprocess.Popen[str]]:
-    """The processes of one group, who go through the same cases one after another."""
+def start(
+    size: int, meeting: Path | None = None, *, timeout_s: float = 30.0, **cases: dict[str, Any]
+) -> list[subprocess.Popen[str]]:
+    """The processes of one group, who meet in a file or at a port and go through the same cases one after another."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
-    common = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(size)}
-    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    common = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     words = [sys.executable, "-m", "helpers.rank", json.dumps({"timeout_s": timeout_s, "cases": cases})]
     pipe = subprocess.PIPE
-    return [
-        subprocess.Popen(words, env={**common, "RANK": str(rank)}, stdout=pipe, stderr=pipe, text=True) for rank in range(size)
-    ]
+    places = [Place.of_one_host(rank, size, str(meeting or "")).environment() for rank in range(size)]
+    return [subprocess.Popen(words, env={**common, **place}, stdout=pipe, stderr=pipe, text=True) for place in places]
 
 
 def finish(ranks: list[subprocess.Popen[str]]) -> list[dict[str, Lines]]:

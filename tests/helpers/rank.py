@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from headrace.common.batch import Batch
 from headrace.common.config import option
+from headrace.common.process import stop_on_signal
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.common.weights import NO_VERSION
 from headrace.learner import checkpoint
@@ -183,6 +184,7 @@ def learn(
 def main() -> int:
     told = json.loads(sys.argv[1])
     torch.set_num_threads(1)
+    stop_on_signal()  # as a learner does before it meets the others
     with Group.join(told["timeout_s"]) as group:
         for case, how in told["cases"].items():
             for line in learn(group, **how):

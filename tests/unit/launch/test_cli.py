@@ -177,6 +177,8 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
         (["train", "p.yaml", "--seed=3", "--seeds", "0..1"], "--seeds 0..1 and --seed 3 say the same"),
         (["train", "p.yaml", "--mode", "sync", "--run.mode", "async"], "--mode sync and --run.mode async say the same"),
         (["train", "p.yaml", "--actor.device", "cuda:4096"], "actor.device: 'cuda:4096' cannot be used here: "),
+        (["train", "p.yaml", "--learner.device", "cuda", "--learner.ranks", "64"], "learner.device: cuda, but torch sees "),
+        (["train", "p.yaml", "--learner.ranks", "2", "--mode", "sync"], "learner.ranks: 2 with run.mode sync"),
         (["train", "p.yaml", "--actor.device", "nonsense"], "actor.device: 'nonsense' cannot be used here: "),
         (["train", "p.yaml", "--env.id", "Pendulun-v1"], "env 'Pendulun-v1' is unknown to gymnasium; nearest: Pendulum-v1"),
         (["train", "p.yaml", "--env.id", "no_such:make"], "'no_such:make' could not be imported: ModuleNotFoundError"),

@@ -71,6 +71,15 @@ def test_another_schema_is_refused():
         ("--network.endpoint tcp://127.0.0.1:-1", "names no port"),
         ("--network.endpoint tcp://[::1", "network.endpoint: 'tcp://[::1' is not an endpoint"),
         ("--network.endpoint here", "network.endpoint: 'here' is not an endpoint"),
+        (
+            "--learner.ranks 2 --run.mode sync",
+            "learner.ranks: 2 with run.mode sync, which is one process; nearest valid: 1, or run.mode async",
+        ),
+        (
+            "--learner.ranks 2 --learner.rank_timeout_s 5",
+            "learner.rank_timeout_s: 5 s is below two leases (network.lease_s 5 s)",
+        ),
+        ("--learner.ranks 0", "learner.ranks: 0 is below the smallest allowed value; nearest valid: 1"),
         ("--env.id 5", "env.id: expected text, got 5"),
         (
             "--learner.resample_target_action false",
@@ -133,6 +142,11 @@ def test_resume_changes_what_it_may():
     new = resume_config(old, ["--pacing.env_steps", "20000"])
     assert new.pacing.env_steps == 20000
     assert new.learner == old.learner
+
+
+def test_resume_may_change_the_number_of_ranks():
+    assert resume_config(make("--learner.ranks", "2"), ["--learner.ranks", "3"]).learner.ranks == 3
+    assert make("--run.mode", "sync", "--learner.rank_timeout_s", "1").learner.ranks == 1  # what one rank does not need
 
 
 def test_resume_may_mix_batches_otherwise():

@@ -164,6 +164,17 @@ def test_more_actors_than_cores_is_only_looked_at(tmp_path):
     assert "--actor.count" in finding.advice
 
 
+def test_more_ranks_than_cores_are_only_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(clinic, "usable_cores", lambda: 4)
+    finding = findings(tmp_path, "--learner.ranks", "5")["processes"]
+    assert finding.verdict == "look"
+    assert "5 ranks of the learner" in finding.seen
+    assert "--learner.ranks 4" in finding.advice
+    finding = findings(tmp_path, "--learner.ranks", "3", "--actor.count", "3")["processes"]
+    assert "--actor.count 1" in finding.advice
+    assert findings(tmp_path, "--learner.ranks", "3", "--actor.count", "2")["processes"].verdict == "ok"
+
+
 def test_the_environment_says_what_a_result_depends_on():
     text = environment_text()
     for word in ("python", "numpy", "torch", "cores", "memory", "commit"):

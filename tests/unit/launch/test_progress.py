@@ -83,6 +83,31 @@ def test_warnings_are_shown_like_reasons_to_wait():
     assert "3 rows rejected: nan" in rendered(table(status, "run-1"))
 
 
+RANK = {"id": "learner-1", "pid": 8, "silent_s": 0.2, "learner/updates": 3190, "updates_without_rows": 3}
+
+
+def test_the_ranks_of_a_learner_are_shown_and_those_that_were_lost():
+    learner = {"id": "learner", "pid": 7, "silent_s": 0.1, "learner/updates": 3200, "ranks": 3}
+    shown = [text for label, text in facts({**STATUS, "learner": learner, "ranks": [RANK]}) if label.startswith("rank")]
+    assert shown == [
+        "2 of 3",
+        "learner   3,200 updates   pid 7   silent 0.1 s",
+        "learner-1   3,190 updates, 3 without rows   pid 8   silent 0.2 s",
+    ]
+    lost = [{"role": role, "id": name, "why": "silent", "pid": 5} for role, name in (("actor", "a"), ("rank", "learner-2"))]
+    shown = dict(facts({**STATUS, "learner": learner, "ranks": [RANK], "lost_sessions": lost}))["ranks"]
+    assert shown == "2 of 3   1 lost so far: learner-2 (silent, pid 5)"
+    several = {**STATUS, "learner": learner, "ranks": [RANK], "lost_sessions": lost[1:] * 9}
+    assert dict(facts(several))["ranks"].count("learner-2") == 3
+
+
+@pytest.mark.parametrize(
+    "learner", [None, {"id": "learner", "ranks": 1}, {"id": "learner"}, {"id": "learner", "ranks": "many"}]
+)
+def test_a_learner_that_is_alone_has_no_ranks_to_show(learner):
+    assert not [label for label, _ in facts({**STATUS, "learner": learner, "ranks": []}) if label.startswith("rank")]
+
+
 def test_an_evaluator_has_no_rate_and_no_steps():
     judge = {"id": "evaluator", "host": "h", "pid": 8, "silent_s": 0.2}
     status = {**STATUS, "evaluators": [judge]}

@@ -43,6 +43,7 @@ def run(body, *, send=None, environment=None):
         ("NoSpace('env.id: two\\nlines')", 3),
         ("DeadlineExceeded('env.id: two\\nlines')", 1),
         ("CheckpointError('env.id: two\\nlines')", 3),
+        ("GroupLost('env.id: two\\nlines')", 4),
     ],
 )
 def test_an_understood_error_is_one_line_and_says_whether_to_start_again(raised, code):
@@ -82,6 +83,12 @@ def test_actors_and_evaluators_are_told_which_policy_is_theirs(monkeypatch, acts
     roles.run_actor(config, None, "tcp://127.0.0.1:9", "a")
     roles.run_evaluator(config, None, "tcp://127.0.0.1:9", "e")
     assert told == [acts, judges]
+
+
+def test_a_request_to_end_before_the_role_runs_is_no_exception_that_a_library_could_meet():
+    """Such as torch while it is imported: its C++ answers one with SIGABRT."""
+    body = "print('ready', flush=True)\n    try: time.sleep(20)\n    except BaseException: os._exit(9)"
+    assert run(body, send=signal.SIGTERM)[0] == 0
 
 
 SLOW_END = """

@@ -12,10 +12,10 @@ import psutil
 import pytest
 
 from headrace.common.errors import DeadlineExceeded
-from headrace.launch.children import Child, role_environment
+from headrace.launch.children import Child, role_environment, thread_variables
 from headrace.launch.rundir import RunDir
 from headrace.launch.supervise import Supervisor
-from headrace.launch.supervision import DONE, FAILED, INTERRUPTED, RolePlan, SupervisorConfig
+from headrace.launch.supervision import DONE, FAILED, INTERRUPTED, PATIENCE_S, RolePlan, SupervisorConfig
 
 CONFIG = SupervisorConfig(restarts=2, restart_window_s=60, pause_s=0.05, pause_max_s=0.1, stop_s=3.0)
 LOYAL = """
@@ -66,14 +66,14 @@ class Stage:
     def __init__(self, tmp_path, scripts):
         self.run_dir = RunDir.create(tmp_path / "run", {})
         self.observer, self.notes = FakeObserver(), Notes()
-        kinds = {"buffer": "buffer", "learner": "learner", "evaluator": "evaluator"}
+        kinds = {"buffer": "buffer", "learner": "learner", "learner-1": "rank", "evaluator": "evaluator"}
         plans = [RolePlan(name, kinds.get(name, "actor")) for name in scripts]
         self.supervisor = Supervisor(
             plans,
             self.run_dir,
             CONFIG,
             command=lambda plan, again: [sys.executable, "-S", "-c", textwrap.dedent(scripts[plan.name])],
-            threads=lambda kind: 1,
+            environment=lambda plan: thread_variables(1),
             observe=lambda endpoint: self.observer,
             watcher=self.notes,
         )
@@ -134,6 +134,24 @@ def test_a_killed_role_is_started_again_and_the_run_ends_when_the_job_is_done(st
     asked = {name: float(s.log(name).split()[-1]) for name in s.pids()}
     assert max(asked["actor-0"], asked["actor-1"], asked["evaluator"]) < asked["learner"] < asked["buffer"]
     assert "actor-0 died (signal 9)" in s.notes.notices[0]
+
+
+def test_ranks_are_started_again_together_and_meet_anew(stage, monkeypatch):
+    monkeypatch.setitem(PATIENCE_S, "learner", 0.2)
+    s = stage(buffer=LOYAL, learner=LOYAL, learner_1=LOYAL)
+    s.start()
+    first = s.pids()
+    s.run_dir.meeting.write_text("of those who met before")
+    os.kill(first["learner-1"], signal.SIGKILL)
+    wait_for(lambda: s.log("learner").count("up") == s.log("learner-1").count("up") == 2)
+    assert not s.run_dir.meeting.exists()
+    assert [name for name, pid in s.pids().items() if pid == first[name]] == ["buffer"]
+    assert _gone(first["learner"])
+    s.run_dir.meeting.touch()
+    s.observer.phase = DONE
+    s.join()
+    assert s.notes.notices == ["learner-1 died (signal 9); starting all 2 ranks again in 0.1 s; it said: up"]
+    assert not s.run_dir.meeting.exists()
 
 
 def test_a_role_that_does_not_end_is_killed_in_its_time(stage):
@@ -202,7 +220,7 @@ def test_the_line_that_tells_why_a_role_died_is_bounded_and_no_routine(tmp_path)
     script = (
         "print('2026-01-01 10:00:00,000 ERROR learner ' + 'x' * 500); print('2026-01-01 10:00:01,000 INFO learner up'); print()"
     )
-    child = Child("learner", [sys.executable, "-S", "-c", script], tmp_path / "log", role_environment(None))
+    child = Child("learner", [sys.executable, "-S", "-c", script], tmp_path / "log", role_environment({}))
     wait_for(lambda: child.poll() is not None)
     line = child.last_line()
     assert "ERROR learner xxx" in line
@@ -221,7 +239,7 @@ def test_a_role_that_keeps_dying_ends_the_run_with_its_last_lines(stage):
 def test_what_a_dead_role_left_in_its_group_is_killed(tmp_path):
     script = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True)"
     log = tmp_path / "log"
-    child = Child("parent", [sys.executable, "-S", "-c", script], log, role_environment(None))
+    child = Child("parent", [sys.executable, "-S", "-c", script], log, role_environment({}))
     wait_for(lambda: child.poll() is not None)
     wait_for(lambda: _gone(int(log.read_text())))
 
@@ -229,7 +247,7 @@ def test_what_a_dead_role_left_in_its_group_is_killed(tmp_path):
 SUPERVISED = """
 import subprocess, sys
 from headrace.launch.children import role_environment
-options = {"env": role_environment(1), "start_new_session": True}
+options = {"env": role_environment({}), "start_new_session": True}
 roles = [subprocess.Popen([sys.executable, "-c", code], **options) for code in sys.argv[1:]]
 sys.stdin.read()
 """

@@ -129,7 +129,7 @@ def test_every_role_is_needed_until_the_job_is_reported_done(name):
 
 
 @pytest.mark.parametrize("begin", ["job_done", "stop"])
-def test_an_ordered_end_goes_rank_by_rank(begin):
+def test_an_ordered_end_goes_in_turns(begin):
     supervision = running()
     getattr(supervision, begin)(1.0)
     assert verbs(supervision.tick(1.0)) == [("terminate", n) for n in ("actor-0", "actor-1", "evaluator")]
@@ -160,7 +160,7 @@ def test_a_role_that_ignores_the_request_is_killed_and_the_end_fits_its_budget()
                 killed[action.role] = now
                 supervision.exited(action.role, -9, now)
         now = round(now + 0.1, 3)
-        assert now <= CONFIG.stop_s + 0.5  # three ranks, each seen one tick late
+        assert now <= CONFIG.stop_s + 0.5  # three turns, each seen one tick late
     assert set(killed) == asked == set(NAMES)
     assert killed["actor-0"] < killed["learner"] < killed["buffer"]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 import torch
 from helpers.group import WAIT_S, alone, finish, require_close, start
 
 from headrace.common.errors import ConfigError, GroupLost
-from headrace.learner.group import Group, Order, local_size
+from headrace.learner.group import Group, Order
+from headrace.learner.place import Place
 
 CASES = {
     "plain": {"rows": 25},
@@ -84,9 +86,33 @@ def test_others_that_do_not_come_are_named_by_the_wait(monkeypatch):
         pass
 
 
+def test_a_file_is_a_place_to_meet_too(tmp_path):
+    said = finish(start(2, tmp_path / "here", plain={"updates": 2}))
+    assert [line["digest"] for line in said[0]["plain"]] == [line["digest"] for line in said[1]["plain"]]
+    require_close(said[0]["plain"], alone(plain={"updates": 2})["plain"])
+
+
+def test_a_signal_ends_a_rank_that_waits_for_the_others_where_they_meet(tmp_path):
+    rank, _ = ranks = start(2, tmp_path / "here", timeout_s=WAIT_S, **FOREVER)
+    ranks[1].kill()
+    ranks[1].communicate(timeout=WAIT_S)
+    end = time.monotonic() + WAIT_S
+    while not (tmp_path / "here").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    rank.terminate()
+    rank.communicate(timeout=10)
+    assert rank.returncode == -signal.SIGTERM
+
+
+def test_those_who_do_not_come_to_the_file_are_waited_for_in_vain(tmp_path, monkeypatch):
+    for name, value in Place.of_one_host(1, 2, str(tmp_path / "here")).environment().items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(GroupLost, match=r"rank 1 of 2 could not meet: a rank is gone, or silent for 1 s"), Group.join(1.0):
+        pass
+
+
 def test_variables_that_are_no_numbers_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "two")
     with pytest.raises(ConfigError, match=r"WORLD_SIZE: 'two' in the environment is no number"), Group.join(1.0):
         pass
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert local_size() == 4

@@ -1,0 +1,59 @@
+"""The line-up of a run: which processes ``train`` starts for it, and with which words and variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.common.cores import usable_cores
+from headrace.launch.children import headrace_command, thread_variables
+from headrace.launch.config import RunConfig
+from headrace.launch.roles import LEARNER_ID
+from headrace.launch.rundir import RunDir
+from headrace.launch.supervision import LEARNER, RANK, RolePlan
+from headrace.learner.place import Place, rank_name
+
+
+class Lineup:
+    """The roles of one run.
+
+    Args:
+        config: says how many of each there are.
+        run: where they find their config and each other.
+        init_from: a policy to begin with.
+    """
+
+    def __init__(self, config: RunConfig, run: RunDir, init_from: Path | None) -> None:
+        self._config, self._run, self._init_from = config, run, init_from
+        self._ranks = {rank_name(LEARNER_ID, rank): rank for rank in range(config.learner.ranks)}
+
+    def plans(self) -> list[RolePlan]:
+        """Every role. Any start order works; the learner has the most to load."""
+        config = self._config
+        plans = [RolePlan(name, RANK if rank else LEARNER) for name, rank in self._ranks.items()]
+        plans.append(RolePlan("buffer", "buffer"))
+        actors = config.actor.count if config.pacing.online else 0
+        plans += [RolePlan(f"actor-{n}", "actor") for n in range(actors)]
+        return plans + ([RolePlan("evaluator", "evaluator")] if config.eval.every else [])
+
+    def command(self, plan: RolePlan, again: bool) -> list[str]:
+        """The command line of a role; ``again``: it ran before."""
+        place = str(self._run.path)
+        if plan.kind == "buffer":
+            # The others know the old endpoint, so a buffer that is started again listens there.
+            known = again and self._run.endpoint.exists()
+            return headrace_command(["buffer", place, *(["--bind", self._run.endpoint.read_text().strip()] if known else [])])
+        if plan.name in self._ranks:
+            policy = ["--init-from", str(self._init_from)] if self._init_from else []
+            return headrace_command(["learner", place, "--id", LEARNER_ID, *policy])
+        evaluate = ["--evaluate"] if plan.kind == "evaluator" else []
+        return headrace_command(["actor", place, "--id", plan.name, *evaluate])
+
+    def environment(self, plan: RolePlan) -> dict[str, str]:
+        """Variables of a role: the learner's ranks share the cores, all others have one thread."""
+        if plan.name not in self._ranks:
+            return thread_variables(1)
+        size = len(self._ranks)
+        if size == 1:
+            return Place().environment()
+        threads = thread_variables(max(1, usable_cores() // size))
+        return {**threads, **Place.of_one_host(self._ranks[plan.name], size, str(self._run.meeting)).environment()}
