@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from headrace.learner.precision import is_native
+
 FILE = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu.py"
 
 
@@ -30,10 +32,11 @@ def test_without_a_gpu_it_says_so(gpu, monkeypatch, capsys):
 def test_the_same_code_runs_on_a_cpu(gpu, capsys):
     assert gpu.main(["--device", "cpu", "--quick"]) == 0
     out = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(out["updates_s"]) == {"eager", "copied", "ahead", "bf16"}
+    native = is_native(torch.device("cpu"))
+    assert set(out["updates_s"]) == {"eager", "copied", "ahead", *(["bf16"] if native else [])}
     assert min(out["updates_s"].values()) > 0
     assert (out["parity"], out["checkpoint"], out["passed"]) == (0.0, 0.0, True)
-    assert 0 < out["bf16_difference"] < 0.2
+    assert 0 < out["bf16_difference"] < 0.2 if native else out["bf16_difference"] is None
 
 
 def test_numbers_that_differ_are_no_pass(gpu, monkeypatch, capsys):
