@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.reader import Reader
-from headrace.common.batch import Batch
+from headrace.common.batch import PINNED, Batch
 from headrace.common.staging import batch_nbytes
 
 Array = np.ndarray[Any, Any]
-PINNED = 1 << 56  # handle of the first pinned row, above all of the ring
 _PIECE_BYTES = 1 << 20  # what is copied twice stays in the cache
 
 

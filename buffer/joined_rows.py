@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer.handles import PINNED
 from headrace.buffer.ordered_rows import OrderedRows
+from headrace.common.batch import PINNED
 
 Array = np.ndarray[Any, Any]
 

@@ -24,6 +24,7 @@ from headrace.common.config import option
 from headrace.common.errors import ConfigError
 
 UNBOUNDED = 1 << 62
+RATIO_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -297,6 +298,21 @@ class Pacing:
         """Online updates granted per env step after the minimum fill; 0 before it."""
         beyond = self.env_steps - self.config.min_fill
         return self.updates / beyond if beyond > 0 else 0.0
+
+    @property
+    def alarm(self) -> str:
+        """What is wrong with the ratio, if anything is; empty otherwise.
+
+        That is when updates differ from what is asked for by more than 5 % and by more than the lead of simulators explains.
+        More of them are right where the learner is not held.
+        """
+        config = self.config
+        asked = config.ratio * max(0, self.env_steps - config.min_fill)
+        missing = asked - self.updates
+        off = missing if missing > 0 or not config.hold_learner else -missing
+        if asked == 0 or off <= max(RATIO_TOLERANCE * asked, config.ratio * self._lead()):
+            return ""
+        return f"{self.achieved_ratio:.3f} updates per env step, {config.ratio:g} asked for: off by {off / asked:.0%}"
 
     def get_state(self) -> dict[str, Any]:
         """Counters and accounts as plain values."""

@@ -21,11 +21,11 @@ from headrace.buffer import snapshot
 from headrace.buffer.capture import Capture, Piece
 from headrace.buffer.contents import Contents
 from headrace.buffer.files import OPTIONAL_COLUMNS, ROWS, SLOT_COLUMNS, Rings, column_file
-from headrace.buffer.handles import PINNED
 from headrace.buffer.index import Index
 from headrace.buffer.plain import PlainLayout
 from headrace.buffer.reader import Reader
 from headrace.buffer.statistics import RunningStatistics
+from headrace.common.batch import PINNED
 from headrace.common.errors import ConfigError, LabelRefused, PoolDamaged, PoolError
 from headrace.common.specs import SOURCE_DEMO, TransitionSpec
 

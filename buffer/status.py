@@ -146,6 +146,8 @@ class Watch:
             "env_steps_s": round(self._env_rate.per_second(), 2),
             "updates_s": round(self._update_rate.per_second(), 2),
             "achieved_ratio": round(service.pacing.achieved_ratio, 5),
+            "ratio_alarm": int(bool(service.pacing.alarm)),
+            "rows_accepted": service.totals.counters.get("rows_accepted", 0),
             "pool_rows": service.totals.size,
             **set_metrics(service.totals.sampling),
             "episodes": self._episodes,
@@ -253,6 +255,7 @@ class Watch:
         gone = {name_of(who["role"], who["id"]): who for who in self._lost}
         warnings += [f"{name} has not come back: {who['why']}" for name, who in sorted(gone.items()) if name not in here]
         lost = service.totals.counters.get("lost_before", 0)
+        warnings += [service.pacing.alarm] if service.pacing.alarm else []
         return warnings + ([f"{lost} rows were lost before they reached the buffer"] if lost else [])
 
     def _age(self, version: tuple[int, int], service: Service, now: float) -> tuple[int, float]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+PINNED = 1 << 56  # id of the first pinned demonstration, above those of all rows of the ring
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Batch:
     """B sampled rows.
 
     Attributes:
-        ids: ``(B,)`` int64, absolute row ids (which row it is, for ever).
+        ids: ``(B,)`` int64, absolute row ids (which row it is, for ever); from ``PINNED`` on those of pinned demonstrations.
         rows: ``(B,)`` of ``spec.row_dtype``; its ``obs``/``next_obs`` columns are frame ids, not data.
         obs: key -> ``(B, *shape)``, or ``(B, h, *shape)`` when the spec stacks h > 1 frames, oldest first.
         next_obs: the same for the true last observation of each row's window.

@@ -35,6 +35,7 @@ from headrace.actor.policy import Policy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
+from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.config import replace
 from headrace.common.errors import CheckpointError, PoolTooSmall
@@ -142,7 +143,7 @@ class SyncRun:
         self._metrics: dict[str, torch.Tensor] = {}
         self._watch = SyncWatch(run.run_id, clock)
         self._saved_step = 0
-        self._rows: np.ndarray[Any, Any] | None = None
+        self._batch: Batch | None = None
         self._best = BestPolicy(run.checkpoints)
         self._evaluate_at = 0
         self._asked_at: float | None = None
@@ -216,7 +217,7 @@ class SyncRun:
                 return
             self.pool.grant_updates(1, offline=offline)
             self._metrics = self.sac.update(batch, statistics, *actor_batch)
-            self._rows = batch.rows
+            self._batch = batch
             if self.sac.td_error is not None:
                 errors = self.sac.td_error.cpu().numpy()
                 known = np.isfinite(errors)  # not after an update that was skipped
@@ -357,9 +358,9 @@ class SyncRun:
         return status
 
     def _log(self, now: float) -> None:
-        values: dict[str, Any] = {f"run/{name}": value for name, value in self._watch.summary(self.pacing, self.pool).items()}
-        values |= self._told.values(now, self.sac, self._metrics, self._rows)
-        self._sinks.write(values)
+        summary = self._watch.summary(self.pacing, self.pool)
+        told = self._told.values(now, self.sac, self._metrics, self._batch, summary["rows_accepted"])
+        self._sinks.write({**{f"run/{name}": value for name, value in summary.items()}, **told})
 
     def _log_update(self, path: Path, ids: Any, rows: Any) -> None:
         parameters = state_digest(dict(self.sac.model.state_dict()))

@@ -57,6 +57,8 @@ class SyncWatch:
             "env_steps_s": round(self._env_rate.per_second(), 2),
             "updates_s": round(self._update_rate.per_second(), 2),
             "achieved_ratio": round(pacing.achieved_ratio, 5),
+            "ratio_alarm": int(bool(pacing.alarm)),
+            "rows_accepted": pool.counters()["rows_accepted"],
             "pool_rows": pool.size,
             **set_metrics(pool.sampling_info()),
             "episodes": self._episodes,
@@ -97,6 +99,7 @@ class SyncWatch:
             "memory": process_memory(),
             "sampling": pool.sampling_info(),
             "waiting": ([filling] if phase == "filling" else []) + ([pool.waiting] if pool.waiting and not done else []),
+            "warnings": [pacing.alarm] if pacing.alarm else [],
         }
 
     def get_state(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headrace.common.batch import Array, Batch
+from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
@@ -110,7 +110,7 @@ class LearnerLoop:
         self._saved_step = self.sac.step
         self._saver = Saver(settings.checkpoints, settings.learner.checkpoint_keep, self.sac.model.spec)
         self._report = Report(settings.learner_id, clock.now(), self.sac.step)
-        self._rows: Array | None = None
+        self._batch: Batch | None = None
         self._fed_at = clock.now()
         self._heard = 0
         self._rater = Rater(feed)
@@ -163,7 +163,7 @@ class LearnerLoop:
         if self.sac.device.type != "cpu":
             for ahead in self._feed.peek():
                 self.sac.prepare.ahead(ahead)
-        self._rows = batch.rows
+        self._batch = batch
         self._rater.note(batch, self.sac.td_error)
 
     def _save_due(self) -> bool:
@@ -269,7 +269,8 @@ class LearnerLoop:
         now = self._clock.now()
         if not self._report.due(now, self._settings.sinks.period_s) and not force:
             return
-        values = self._report.values(now, self.sac, self._metrics, self._rows)
+        accepted = self._feed.summary.get("rows_accepted")
+        values = self._report.values(now, self.sac, self._metrics, self._batch, accepted)
         about: dict[str, Any] = {"ranks": self._group.size}
         if self._saver.not_saved:
             about["not_saved"] = self._saver.not_saved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from campaign.checkpoint_faults import CHECKPOINTS
+from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
 from campaign.judging_faults import JUDGING
 from campaign.learner_faults import LEARNER
@@ -390,5 +391,6 @@ _ALL = (
     ),
 )
 MUTANTS = {
-    mutant.name: mutant for mutant in (*_ALL, *CHECKPOINTS, *DRAWING, *JUDGING, *FROM_DATA, *LEARNER, *PIXELS, *ROLES, *WIRE)
+    mutant.name: mutant
+    for mutant in (*_ALL, *CHECKPOINTS, *DATA, *DRAWING, *FROM_DATA, *JUDGING, *LEARNER, *PIXELS, *ROLES, *WIRE)
 }

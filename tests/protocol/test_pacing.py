@@ -180,3 +180,25 @@ def test_impossible_pacing_is_refused_with_both_values(options, words):
     with pytest.raises(ConfigError) as error:
         require_sizes(make(**options).config, 1, 1_000_000)
     assert all(w in str(error.value) for w in words)
+
+
+@pytest.mark.parametrize(
+    ("options", "env_steps", "updates", "alarm"),
+    [
+        ({}, 100, 0, ""),  # nothing is asked for yet
+        ({}, 2100, 1960, ""),  # what the lead of 40 explains, and 5 % do
+        ({}, 2100, 1900, ""),
+        ({}, 2100, 1880, "0.940 updates per env step, 1 asked for: off by 6%"),
+        ({}, 600, 461, ""),
+        ({}, 600, 459, "0.918 updates per env step, 1 asked for: off by 8%"),
+        ({"ratio": 0.5}, 2100, 700, "0.350 updates per env step, 0.5 asked for: off by 30%"),
+        ({"hold_learner": False}, 2100, 5000, ""),  # the ratio is the least there
+        ({"hold_learner": False}, 2100, 1000, "0.500 updates per env step, 1 asked for: off by 50%"),
+        ({}, 2100, 2120, "1.060 updates per env step, 1 asked for: off by 6%"),
+        ({"ratio": 0.0}, 2100, 0, ""),
+    ],
+)
+def test_a_ratio_that_is_off_by_more_than_the_lead_explains_is_told(options, env_steps, updates, alarm):
+    pacing = make(**options)
+    pacing.observe(env_steps, updates)
+    assert pacing.alarm == alarm

@@ -143,6 +143,18 @@ def test_status_is_one_json_object_that_says_what_is_missing(buffer):
     assert status["pool"]["rows"] == 2
 
 
+def test_a_learner_that_falls_behind_the_ratio_is_in_the_warnings(tmp_path):
+    buffer = Buffer(tmp_path, hold_actors=False)
+    buffer.actor()
+    buffer.block(b"A", 1, *range(20))
+    assert buffer.status()["warnings"] == []
+    buffer.block(b"A", 21, *range(20, 40))
+    assert buffer.status()["warnings"] == ["0.000 updates per env step, 1 asked for: off by 100%"]
+    assert buffer.service.watch.summary(buffer.service, buffer.now)["ratio_alarm"] == 1
+    assert buffer.service.watch.summary(buffer.service, buffer.now)["rows_accepted"] == 40
+    buffer.worker.close()
+
+
 def test_who_only_looked_is_nobody_that_has_to_come_back(buffer):
     buffer.actor()
     for number in range(3):

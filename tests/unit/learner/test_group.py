@@ -20,12 +20,13 @@ CASES = {
     "td3-bc": {"options": {"bc_weight": 1.0, "td3_bc_alpha": 2.5, "ema_decay": 0.9, "micro_batch_size": 5}},
 }
 HUNGRY = {"fed": {}, "late": {"hungry": [[2, 1]]}}
+ILL = {"ill": {"poisoned": [[1, 1], [2, 0]]}}
 FOREVER = {"plain": {"updates": 100_000}}
 
 
 @pytest.fixture(scope="module")
 def two():
-    return finish(start(2, **CASES, **HUNGRY))
+    return finish(start(2, **CASES, **HUNGRY, **ILL))
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -41,6 +42,14 @@ def test_a_rank_without_rows_counts_nothing_and_holds_nobody(two):
     fed, late = ([line.get("digest") for line in two[0][case]] for case in HUNGRY)
     assert [a == b for a, b in zip(fed, late, strict=True)][:4] == [True, True, False, False]
     assert late == [line.get("digest") for line in two[1]["late"]]
+
+
+def test_an_update_with_numbers_that_are_not_finite_on_one_rank_is_skipped_by_all(two):
+    lines, others = (said["ill"][:-1] for said in two)
+    assert [line["digest"] for line in lines] == [line["digest"] for line in others]
+    assert [line["skipped"] for line in lines] == [0, 1, 2, 2]
+    before, *after = [line["sac/alpha"] for line in lines]  # each as its update began
+    assert after == [after[0]] * 3 != [before] * 3
 
 
 def test_a_killed_rank_ends_the_others_and_says_so():
