@@ -16,6 +16,7 @@ from headrace.buffer.home import Home, as_extra, as_layout
 from headrace.buffer.past import as_past
 from headrace.buffer.pinned import DemoCapture, Origin, Pinned, require_same
 from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
+from headrace.buffer.returns import Returns
 from headrace.buffer.row_pool import RowPool
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
@@ -43,6 +44,7 @@ class SACReplayPool(RowPool):
         rng: draws batches; None seeds one from the operating system.
         demos: a pool whose live rows are copied and pinned beside the ring, as demonstrations that are drawn with its rows and
             never evicted; None takes those of an existing directory, which keeps what it began with.
+        return_gamma: discount of one env step in the returns whose spread :meth:`statistics` tells; None follows none.
 
     Raises:
         PoolLocked: another owner lives; names its pid.
@@ -61,12 +63,14 @@ class SACReplayPool(RowPool):
         sampling: SamplingConfig | None = None,
         rng: np.random.Generator | None = None,
         demos: SACReplayPool | Pinned | None = None,
+        return_gamma: float | None = None,
     ) -> None:
         for name, given, kind in (("rng", rng, np.random.Generator), ("sampling", sampling, SamplingConfig)):
             if not isinstance(given, kind | None):
                 raise ConfigError(f"{name}: {type(given).__name__}, expected {kind.__module__}.{kind.__qualname__} or None")
         way = load(SamplingConfig, dump(sampling or SamplingConfig()), "sampling")
-        super().__init__(Sampling(way, np.random.default_rng() if rng is None else rng))
+        returns = None if return_gamma is None else Returns(return_gamma)
+        super().__init__(Sampling(way, np.random.default_rng() if rng is None else rng), returns)
         self._plain: PlainLayout | None = None
         self._staging: Staging | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
@@ -187,6 +191,7 @@ class SACReplayPool(RowPool):
 
     def _body(self) -> dict[str, Any]:
         extra = as_extra(self._plain, self._pinned)
+        extra |= {} if self._returns is None else {"returns": self._returns.get_state()}
         return {"config": dump(self.config), "sampler": self._sampling.get_state(), **extra}
 
     def load(self, path: str | Path) -> bool:
@@ -304,10 +309,15 @@ class SACReplayPool(RowPool):
                 if named is not None:
                     require_same("what is loaded", named, None if self._pinned is None else self._pinned.origin)
                 self._sampling.check_state(state["sampler"])
+                told = state.get("returns") if self._returns is not None else None
+                if told is not None:
+                    Returns.check_state(told)
                 self._plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
                 self._restore(spec, contents)
                 self._sampling.set_state(state["sampler"])
+                if self._returns is not None and told is not None:
+                    self._returns.set_state(told)
             except (KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.reader import described, dump_chunk
+from headrace.buffer.returns import Returns
 from headrace.buffer.sampler import Drawn, require_rows
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.store import Store
@@ -36,11 +38,12 @@ class RowPool:
 
     Args:
         sampling: how batches are drawn, from the moment on when there is a store.
+        returns: follows discounted returns likewise; None where nobody scales rewards.
     """
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: Sampling, returns: Returns | None = None) -> None:
         self._lock = threading.RLock()
-        self._sampling = sampling
+        self._sampling, self._returns = sampling, returns
         self._committed: Store | None = None  # what it holds may not be all that was added, see _store
         self._pinned: Pinned | None = None
         self._handles: HandleReader | None = None
@@ -53,6 +56,8 @@ class RowPool:
 
     def _hold(self, store: Store) -> Store:
         self._sampling.follow(store, self._pinned)
+        if self._returns is not None:
+            self._returns.follow(store, self._pinned)
         self._committed = store
         return store
 
@@ -318,13 +323,14 @@ class RowPool:
     def statistics(self) -> ObsStatistics:
         """Moments of the float observations, over the newest frame of each demonstration and of each row ever committed.
 
-        Discarded and evicted rows stay in them.
+        Discarded and evicted rows stay in them. With ``return_gamma``, of discounted returns too.
         """
         with self._lock:
             if self._store is None:
                 return ObsStatistics()
             own = self._store.statistics
-            return (own if self._pinned is None else own.merged(self._pinned.statistics)).result()
+            returns = None if self._returns is None else self._returns.result()
+            return replace((own if self._pinned is None else own.merged(self._pinned.statistics)).result(), returns=returns)
 
     def sync(self) -> None:
         """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.

@@ -50,7 +50,8 @@ PEER_QUEUE_BYTES = 256 << 20
 class BufferSettings:
     """All that a buffer process needs to know.
 
-    ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in the pool's directory.
+    ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in the pool's directory,
+    ``return_gamma`` is the discount of the returns whose spread the learner asks for.
     """
 
     network: NetworkConfig
@@ -64,6 +65,7 @@ class BufferSettings:
     snapshot_dir: Path | None = None
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     demos: Callable[[], Pinned] | None = None
+    return_gamma: float | None = None
 
 
 class Server:
@@ -299,4 +301,13 @@ def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPoo
     rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
     path, config = settings.pool_dir.absolute(), settings.pool
     demos, sampling = None if settings.demos is None else settings.demos(), settings.sampling
-    return SACReplayPool(config.capacity, path=path, spec=spec, config=config, sampling=sampling, rng=rng, demos=demos)
+    return SACReplayPool(
+        config.capacity,
+        path=path,
+        spec=spec,
+        config=config,
+        sampling=sampling,
+        rng=rng,
+        demos=demos,
+        return_gamma=settings.return_gamma,
+    )

@@ -64,6 +64,7 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
         run.snapshots,
         sampling=config.sampling,
         demos=demos,
+        return_gamma=config.learner.return_gamma,
     )
     _leave_signals_to_the_role()
     return serve(settings)

@@ -136,6 +136,7 @@ class SyncRun:
             sampling=config.sampling,
             rng=rng,
             demos=pin_demos(config, pool_dir, self.spec) if config.pool.demos else None,
+            return_gamma=config.learner.return_gamma,
         )
         self.pacing = Pacing(config.pacing)
         self.actors = [self._make_actor(f"actor-{n}") for n in range(config.actor.count)]
@@ -207,7 +208,7 @@ class SyncRun:
         due = min(OFFLINE_AT_ONCE, self.pacing.updates_allowed()) if offline else self.pacing.owed - self.pacing.updates
         if due <= 0 or not self.pacing.drawable:
             return
-        statistics = self.pool.statistics() if self._config.learner.normalise_obs else None
+        statistics = self.pool.statistics() if self._config.learner.normalises else None
         for _ in range(due):
             try:
                 batch, *actor_batch = [self.pool.sample(batch_size, mix=mix) for mix in self.pool.mixes]

@@ -127,6 +127,9 @@ class LearnerConfig:
 
     # inputs
     normalise_obs: bool = option(False, help="whether float observations are centred and scaled by the pool's statistics")
+    normalise_rewards: bool = option(
+        False, help="whether rewards are divided by the running spread of discounted returns, which the pool counts"
+    )
     prefetch_batches: int = option(
         32, help="batches kept ahead of the learner, in 256 MiB or two", unit="batches", low=1, high=MOST_AHEAD, resume=True
     )
@@ -184,6 +187,16 @@ class LearnerConfig:
     publish_period_s: float = option(0.1, help="time between two publishes of weights, at least", unit="s", low=0, resume=True)
     checkpoint_every_updates: int = option(10_000, help="updates between two checkpoints", unit="updates", low=1, resume=True)
     checkpoint_keep: int = option(3, help="newest checkpoints that stay on disk", low=1, high=10_000, resume=True)
+
+    @property
+    def normalises(self) -> bool:
+        """Whether the learner needs the pool's statistics."""
+        return self.normalise_obs or self.normalise_rewards
+
+    @property
+    def return_gamma(self) -> float | None:
+        """Discount of the returns whose spread the pool is to count; None where nobody needs it."""
+        return self.gamma if self.normalise_rewards else None
 
     def check(self, path: str = "") -> None:
         """Refuse a trained temperature that starts at zero, where it would stay, parts above the whole, and half of TD3+BC."""

@@ -57,7 +57,7 @@ def _run(settings: LearnerSettings, group: Group, stop: threading.Event, clock: 
     feed = Feed(
         settings.learner.batch_size,
         settings.learner.prefetch_batches,
-        statistics=settings.learner.normalise_obs,
+        statistics=settings.learner.normalises,
         reading=settings.learner.reading,
         open_view=settings.open_view,
     )

@@ -65,7 +65,7 @@ class SAC(TrainState):
                 "learner.resample_target_action: false, but the pool's rows hold no next action (window.next_action); nearest"
                 " valid: true"
             )
-        self.prepare = Sampler(spec, config, self.normaliser, self.device)
+        self.prepare = Sampler(spec, config, self.rewards, self.normaliser, self.device)
         model.use_precision(config.precision)
         self.q: Tensor | None = None
         self.td_error: Tensor | None = None
@@ -91,7 +91,7 @@ class SAC(TrainState):
 
         Args:
             batch: rows from the pool.
-            statistics: the pool's observation statistics; used from now on, and part of the weights from now on. Of a group,
+            statistics: the pool's; used from now on, and part of the weights from now on. Of a group,
                 those of rank 0.
             actor_batch: rows for the steps of actor and temperature; None takes those of ``batch``.
             counts: false on a further rank that has no new rows, so that the others do not wait for it.
@@ -105,7 +105,7 @@ class SAC(TrainState):
         self._take_statistics(statistics)
         self._counts = counts
         sample = self._sample(batch)
-        metrics = self.update_critic(sample)
+        metrics = self.update_critic(sample) | self.rewards.metrics()
         self.step += 1
         if self.step > self.config.critic_warmup_updates and self.step % self.config.actor_update_interval == 0:
             metrics |= self.update_actor(sample if actor_batch is None else self._sample(actor_batch))
@@ -253,16 +253,18 @@ class SAC(TrainState):
         self._group.mean([*means, *own, *self._float_buffers], self._rows(sample), sums)
 
     def _take_statistics(self, statistics: ObsStatistics | None) -> None:
-        if self.normaliser is None:
+        if not self.config.normalises:
             return
         fresh = self._group.leads and statistics is not None and statistics is not self._statistics
         if statistics is not None and fresh:
-            self.normaliser.load(statistics)
+            for part in self._fed:
+                part.load(statistics)
             self._statistics = statistics
         if self._group.size > 1 and self._group.order(Order.UPDATE if fresh else Order.WAIT) is Order.UPDATE:
-            own = self.normaliser.get_state()
-            self._group.copy_first([own[name] for name in sorted(own)])
-            self.normaliser.set_state(own)
+            for part in self._fed:
+                own = part.get_state()
+                self._group.copy_first([own[name] for name in sorted(own)])
+                part.set_state(own)
 
     def _copy_buffers(self) -> list[Tensor]:
         return [b.clone() for b in self._buffers]

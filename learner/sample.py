@@ -15,8 +15,9 @@ from headrace.common.errors import SpecError
 from headrace.common.specs import SOURCES, TransitionSpec
 from headrace.learner.config import LearnerConfig
 from headrace.learner.distribution import ActionBox
-from headrace.learner.losses import bootstrap, discounted_return, discounts
+from headrace.learner.losses import bootstrap
 from headrace.learner.normalise import ObsNormaliser
+from headrace.learner.rewards import Rewards
 from headrace.learner.uploads import Columns, Uploads
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +31,7 @@ class Sample:
         obs: key -> ``(B, *shape)`` or ``(B, h, *shape)``, normalised when the learner normalises.
         next_obs: the same for the true last observation of each window.
         action: ``(B, D)`` executed actions in [-1, 1], clipped.
-        reward: ``(B,)`` R = sum_{i<m} gamma^i r_i.
+        reward: ``(B,)`` R = sum_{i<m} gamma^i r_i, scaled when the learner scales rewards.
         weight: ``(B,)`` gamma^m (1 - terminated), the factor of the next value.
         outside: () int64, rows whose executed action lay outside the policy's box.
         importance: ``(B,)`` weights of rows that were not drawn equally likely; None where all were.
@@ -54,17 +55,23 @@ class Sampler:
 
     Args:
         spec: columns of the batches.
-        config: its discount, and whose actions are cloned or followed.
+        config: whose actions are cloned or followed.
+        rewards: what is made of raw rewards.
         normaliser: applied to observations; None leaves them raw.
         device: where the samples go.
     """
 
     def __init__(
-        self, spec: TransitionSpec, config: LearnerConfig, normaliser: ObsNormaliser | None, device: torch.device | None = None
+        self,
+        spec: TransitionSpec,
+        config: LearnerConfig,
+        rewards: Rewards,
+        normaliser: ObsNormaliser | None,
+        device: torch.device | None = None,
     ) -> None:
-        self._spec, self._config, self._normaliser, self._device = spec, config, normaliser, device
+        self._spec, self._config, self._rewards = spec, config, rewards
+        self._normaliser, self._device = normaliser, device
         self._box = ActionBox(spec.action, device)
-        self._powers = discounts(config.gamma, spec.window).to(device)
         self._uploads: Uploads | None = None
         if device is not None and device.type == "cuda":
             self._uploads = Uploads(self._load, device)
@@ -86,8 +93,8 @@ class Sampler:
             self._observe("obs", columns),
             self._observe("next_obs", columns),
             action,
-            discounted_return(columns["rewards"], self._powers),
-            bootstrap(columns["steps"], columns["terminated"], self._powers),
+            self._rewards(columns["rewards"]),
+            bootstrap(columns["steps"], columns["terminated"], self._rewards.powers),
             outside,
             columns.get("weights"),
             columns.get("cloned"),

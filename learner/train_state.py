@@ -18,7 +18,9 @@ from headrace.learner.average import PolicyAverage
 from headrace.learner.config import SHARDED, LearnerConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.group import Group
+from headrace.learner.losses import discounts
 from headrace.learner.normalise import ObsNormaliser
+from headrace.learner.rewards import Rewards
 from headrace.learner.shards import gathered, held
 from headrace.learner.temperature import Temperature
 
@@ -28,8 +30,8 @@ class TrainState:
 
     Attributes:
         step: updates so far.
-        model, actor_optimizer, critic_optimizer, temperature, normaliser, average: the parts; the last two where they are
-            wanted, else None.
+        model, actor_optimizer, critic_optimizer, temperature, rewards, normaliser, average: the parts; the last two where they
+            are wanted, else None.
         generator: source of all noise.
         target_entropy: H of the temperature's loss.
         device: where all of it is.
@@ -72,6 +74,10 @@ class TrainState:
         self.target_entropy = config.target_entropy_per_dim * model.action_dim
         self.temperature = Temperature(config, self.target_entropy, self.device)
         self.normaliser = ObsNormaliser(spec, self.device) if config.normalise_obs else None
+        powers = discounts(config.gamma, spec.window).to(self.device)
+        self.rewards = Rewards(powers, normalise=config.normalise_rewards)
+        self._fed: list[ObsNormaliser | Rewards] = [self.rewards]  # by the pool's statistics
+        self._fed += [] if self.normaliser is None else [self.normaliser]
         self.generator = torch.Generator(self.device)
         self._seed_noise()
         model.use_generator(self.generator)
@@ -203,13 +209,14 @@ class TrainState:
         own = {"log_alpha": self.temperature.raw, "skipped": self._skipped, "outside": self._outside}
         return {**own, **{f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}}
 
-    def _stateful(self) -> dict[str, Adam | ObsNormaliser | PolicyAverage]:
+    def _stateful(self) -> dict[str, Adam | ObsNormaliser | Rewards | PolicyAverage]:
         """Parts with a state of their own, by the name that their tensors' names begin with."""
-        named: dict[str, Adam | ObsNormaliser | PolicyAverage | None] = {
+        named: dict[str, Adam | ObsNormaliser | Rewards | PolicyAverage | None] = {
             "actor_optimizer": self.actor_optimizer,
             "critic_optimizer": self.critic_optimizer,
             "alpha_optimizer": self.temperature.optimizer,
             "normaliser": self.normaliser,
+            "rewards": self.rewards,
             "average": self.average,
         }
         return {name: part for name, part in named.items() if part is not None}

@@ -1,4 +1,4 @@
-"""Planted faults of what a learner makes of its data and tells of it."""
+"""Planted faults of what a learner makes of its data and tells of it, and of what a pool counts for that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 REPORT, ROW_CLOCK = ("tests/unit/learner/test_report.py",), ("tests/unit/learner/test_row_clock.py",)
 PACING, GROUP = ("tests/protocol/test_pacing.py",), ("tests/unit/learner/test_group.py",)
+REWARDS, RETURNS = ("tests/unit/learner/test_rewards.py",), ("tests/unit/buffer/test_returns.py",)
 
 DATA = (
     # the report
@@ -30,4 +31,21 @@ DATA = (
         "self._skip",
         GROUP,
     ),
+    # the scale of rewards
+    Mutant("rewards-are-centred", "learner/rewards.py", "total / self._spread", "(total - total.mean()) / self._spread", REWARDS),
+    Mutant("spread-is-a-variance", "learner/rewards.py", " + VAR_FLOOR) ** 0.5)", " + VAR_FLOOR))", REWARDS),
+    Mutant("rewards-divided-by-nothing", "learner/rewards.py", " and statistics.returns.var > 0", "", REWARDS),
+    Mutant("spread-not-in-checkpoints", "learner/train_state.py", '"rewards": self.rewards,', "", REWARDS),
+    Mutant("ended-episodes-go-on", "buffer/returns.py", "if not ended:", "if True:", RETURNS),
+    Mutant("returns-go-on-over-gaps", "buffer/returns.py", "g = g if following == t else 0.0", "pass", RETURNS),
+    Mutant("returns-not-discounted", "buffer/returns.py", "g = self._gamma * g + reward", "g = g + reward", RETURNS),
+    Mutant(
+        "windows-count-all-their-steps",
+        "buffer/returns.py",
+        " if self._chunks else np.ones(len(rows), np.int64)",
+        "",
+        RETURNS,
+    ),
+    Mutant("demonstrations-have-no-returns", "buffer/returns.py", "self._demos = self._moments", "pass", RETURNS),
+    Mutant("running-episodes-not-in-snapshots", "buffer/returns.py", "= moments, running\n", "= moments, {}\n", RETURNS),
 )

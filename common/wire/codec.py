@@ -18,12 +18,13 @@ from headrace.common.block import Array, Block
 from headrace.common.errors import WireError
 from headrace.common.label import Kind, Label
 from headrace.common.specs import TransitionSpec
-from headrace.common.statistics import ObsStatistics
+from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.wire import deflate
 from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, LabelHead, Message
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_PARTS = 2 + 2 * 64
+MAX_COUNT = 1 << 53
 Raw = deflate.Raw  # a frame to send
 Frame = deflate.Frame  # a frame that came, maybe still deflated
 Parts = list[Raw]
@@ -130,19 +131,26 @@ def parse_label(head: LabelHead, frames: Sequence[Frame], spec: TransitionSpec) 
 
 
 def statistics_frames(statistics: ObsStatistics, spec: TransitionSpec) -> Parts:
-    """Mean and variance per float key as frames, in spec order."""
+    """Mean and variance per float key as frames, in spec order; then count and variance of returns, if these are followed."""
     keys = [o.key for o in spec.obs if o.dtype == "<f4"]
-    return [raw_bytes(np.asarray(side[k], "<f4")) for k in keys for side in (statistics.mean, statistics.var)]
+    parts: Parts = [raw_bytes(np.asarray(side[k], "<f4")) for k in keys for side in (statistics.mean, statistics.var)]
+    returns = statistics.returns
+    return parts if returns is None else [*parts, raw_bytes(np.array([returns.count, returns.var], "<f8"))]
 
 
 def parse_statistics(count: int, frames: Sequence[Frame], spec: TransitionSpec) -> ObsStatistics:
     """The statistics in the frames of :func:`statistics_frames`."""
     floats = [o for o in spec.obs if o.dtype == "<f4"]
-    if len(frames) != 2 * len(floats):
-        raise WireError("arity", f"{len(frames)} frames, statistics of this spec have {2 * len(floats)}")
+    if len(frames) not in (2 * len(floats), 2 * len(floats) + 1):
+        raise WireError("arity", f"{len(frames)} frames, statistics of this spec have {2 * len(floats)}, and one of returns")
     mean = {o.key: _array(frames[2 * i], np.dtype("<f4"), o.shape, o.key).copy() for i, o in enumerate(floats)}
     var = {o.key: _array(frames[2 * i + 1], np.dtype("<f4"), o.shape, o.key).copy() for i, o in enumerate(floats)}
-    return ObsStatistics(count, mean, var)
+    if len(frames) == 2 * len(floats):
+        return ObsStatistics(count, mean, var)
+    steps, spread = _array(frames[-1], np.dtype("<f8"), (2,), "returns").tolist()
+    if not (0 <= steps <= MAX_COUNT and 0 <= spread < math.inf):
+        raise WireError("malformed", f"returns: variance {spread:g} over {steps:g} steps")
+    return ObsStatistics(count, mean, var, ReturnStatistics(int(steps), spread))
 
 
 def take_array(frame: Frame, dtype: str, shape: tuple[int, ...], name: str) -> Array:

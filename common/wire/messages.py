@@ -294,7 +294,7 @@ class BatchHead(Message):
 
 @dataclass(frozen=True)
 class StatisticsHead(Message):
-    """Observation statistics. Frames: mean and var per float key, in spec order, <f4."""
+    """Statistics of the pool. Frames: mean and var per float key, in spec order, <f4; count and var of returns, if followed."""
 
     TAG: ClassVar[int] = 39
     count: int = uint()

@@ -12,6 +12,7 @@ import pytest
 from headrace.common.block import Block
 from headrace.common.errors import WireError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.wire import codec, fragments
 from headrace.common.wire import messages as m
 
@@ -160,3 +161,25 @@ def test_fragments_out_of_order_or_too_large_are_refused_and_forgotten():
     with pytest.raises(WireError):
         joiner.add(m.Fragment(0, 1, 40), b"\xff" * 40)
     assert [joiner.add(*p) is not None for p in pieces][-1]
+
+
+@pytest.mark.parametrize("returns", [None, ReturnStatistics(1 << 40, 0.1), ReturnStatistics()])
+def test_statistics_survive_the_wire(returns):
+    mean, var = {"state": np.array([1, 2, 3], "<f4")}, {"state": np.array([4, 5, 6], "<f4")}
+    sent = ObsStatistics(7, mean, var, returns)
+    frames = codec.statistics_frames(sent, SPEC)
+    assert len(frames) == (2 if returns is None else 3)  # who knows of no returns gets what it always got
+    found = codec.parse_statistics(7, frames, SPEC)
+    assert (found.count, found.returns) == (7, returns)
+    np.testing.assert_array_equal(found.mean["state"], mean["state"])
+    np.testing.assert_array_equal(found.var["state"], var["state"])
+
+
+@pytest.mark.parametrize("bad", [(-1.0, 1.0), (5.0, -1.0), (5.0, np.inf), (np.nan, 1.0), (1e300, 1.0)])
+def test_returns_that_are_no_statistics_are_refused(bad):
+    frames = [b"\0" * 12] * 2
+    with pytest.raises(WireError, match="returns: variance"):
+        codec.parse_statistics(1, [*frames, np.array(bad, "<f8").tobytes()], SPEC)
+    for wrong in ([*frames, b"\0" * 8], frames[:1], [*frames, b"\0" * 16, b""]):
+        with pytest.raises(WireError):
+            codec.parse_statistics(1, wrong, SPEC)

@@ -37,7 +37,7 @@ FANCY = {
     "actor": {"count": 2},
     "window": {"n_step": 3, "stack": 2},
     "pacing": {"ratio": 0.7},
-    "learner": {"normalise_obs": True, "actor_update_interval": 2},
+    "learner": {"normalise_obs": True, "normalise_rewards": True, "actor_update_interval": 2},
     "pool": {"min_block_rows": 4},
 }
 MIXED = {  # odd shares, so that remainders are carried over a checkpoint

@@ -14,7 +14,7 @@ import torch
 from helpers.learner import make_batch, make_sac, make_spec
 
 from headrace.common.errors import CheckpointError
-from headrace.common.statistics import ObsStatistics
+from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.weights import Version, WeightSet
 from headrace.learner import checkpoint
 
@@ -56,14 +56,18 @@ def test_what_is_written_is_read(tmp_path):
     assert set(manifest["files"]) == {"state.safetensors", "state.json", "policy.hrw", "pool/rows.npy"}
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": "auto_softplus", "normalise_obs": True, "actor_update_interval": 2}])
+NORMALISED = {"normalise_obs": True, "normalise_rewards": True}
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": "auto_softplus", "actor_update_interval": 2, **NORMALISED}])
 def test_resuming_is_exact_to_the_bit(tmp_path, options):
     def train(sac, start, statistics=None):
         for i in range(start, start + 50):
             sac.update(make_batch(SPEC, seed=i), statistics)
         return sac
 
-    seen = ObsStatistics(9, {"obs": np.array([0.5, -1, 2], "<f4")}, {"obs": np.array([4, 0.1, 1], "<f4")})
+    mean, var = {"obs": np.array([0.5, -1, 2], "<f4")}, {"obs": np.array([4, 0.1, 1], "<f4")}
+    seen = ObsStatistics(9, mean, var, ReturnStatistics(9, 7.0))
     straight = train(train(make_sac(SPEC, **options), 0, seen), 50)
     before = train(make_sac(SPEC, **options), 0, seen)
     path = checkpoint.write(tmp_path, before.step, before.get_state(), keep=1)
