@@ -126,6 +126,9 @@ class LearnerConfig:
     target_update_interval: int = option(1, help="updates per step of the target", unit="updates", low=1)
 
     # inputs
+    step_penalty: float = option(
+        0.0, help="taken off the raw reward of each executed env step, of demonstrations as of all others", low=0, high=1e6
+    )
     normalise_obs: bool = option(False, help="whether float observations are centred and scaled by the pool's statistics")
     normalise_rewards: bool = option(
         False, help="whether rewards are divided by the running spread of discounted returns, which the pool counts"

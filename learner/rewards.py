@@ -14,7 +14,10 @@ from headrace.learner.losses import discounted_return
 
 
 class Rewards:
-    """R of each window: its raw rewards, discounted and added up, and divided by the spread of the pool's returns.
+    """R of each window: its raw rewards, less the penalty of each executed step, discounted, added up, and scaled.
+
+    R = (sum_{i<m} gamma^i (r_i - penalty)) / spread over the m steps that were executed, in a window of overlapping rows as in a
+    chunk. The pool keeps raw rewards, and this is the one place where rows of actors and demonstrations become others.
 
     The spread is the standard deviation of the discounted return so far, counted by the pool once per committed row. An
     update changes nothing here, and old rows are scaled by what is known now. Rewards are divided and not centred, since
@@ -25,16 +28,20 @@ class Rewards:
 
     Args:
         powers: ``(K + 1,)`` from :func:`discounts`.
-        normalise: whether to divide; else rewards stay as they are.
+        normalise: whether to divide by the spread; else it is 1.
+        penalty: taken off the reward of each executed env step.
     """
 
-    def __init__(self, powers: Tensor, *, normalise: bool) -> None:
-        self.powers = powers
+    def __init__(self, powers: Tensor, *, normalise: bool, penalty: float = 0.0) -> None:
+        self.powers, self._penalty = powers, penalty
+        self._sums = torch.cat((powers.new_zeros(1), powers[:-1].cumsum(0)))  # sum_{i<m} gamma^i, m = 0 .. K
         self._spread = torch.ones((), device=powers.device) if normalise else None
 
-    def __call__(self, rewards: Tensor) -> Tensor:
-        """R, ``(B,)`` float32, of raw ``rewards``, ``(B, K)``, zeros beyond the executed steps."""
+    def __call__(self, rewards: Tensor, steps: Tensor) -> Tensor:
+        """R, ``(B,)`` float32, of raw ``rewards``, ``(B, K)``, zeros beyond the executed ``steps``, ``(B,)`` int64."""
         total = discounted_return(rewards, self.powers)
+        if self._penalty:
+            total = total - self._penalty * self._sums[steps]
         return total if self._spread is None else total / self._spread
 
     def load(self, statistics: ObsStatistics) -> None:

@@ -31,7 +31,7 @@ class Sample:
         obs: key -> ``(B, *shape)`` or ``(B, h, *shape)``, normalised when the learner normalises.
         next_obs: the same for the true last observation of each window.
         action: ``(B, D)`` executed actions in [-1, 1], clipped.
-        reward: ``(B,)`` R = sum_{i<m} gamma^i r_i, scaled when the learner scales rewards.
+        reward: ``(B,)`` R of :class:`Rewards`.
         weight: ``(B,)`` gamma^m (1 - terminated), the factor of the next value.
         outside: () int64, rows whose executed action lay outside the policy's box.
         importance: ``(B,)`` weights of rows that were not drawn equally likely; None where all were.
@@ -93,7 +93,7 @@ class Sampler:
             self._observe("obs", columns),
             self._observe("next_obs", columns),
             action,
-            self._rewards(columns["rewards"]),
+            self._rewards(columns["rewards"], columns["steps"]),
             bootstrap(columns["steps"], columns["terminated"], self._rewards.powers),
             outside,
             columns.get("weights"),

@@ -75,7 +75,7 @@ class TrainState:
         self.temperature = Temperature(config, self.target_entropy, self.device)
         self.normaliser = ObsNormaliser(spec, self.device) if config.normalise_obs else None
         powers = discounts(config.gamma, spec.window).to(self.device)
-        self.rewards = Rewards(powers, normalise=config.normalise_rewards)
+        self.rewards = Rewards(powers, normalise=config.normalise_rewards, penalty=config.step_penalty)
         self._fed: list[ObsNormaliser | Rewards] = [self.rewards]  # by the pool's statistics
         self._fed += [] if self.normaliser is None else [self.normaliser]
         self.generator = torch.Generator(self.device)

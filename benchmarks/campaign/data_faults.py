@@ -31,6 +31,10 @@ DATA = (
         "self._skip",
         GROUP,
     ),
+    # the penalty of a step
+    Mutant("penalty-of-a-row", "learner/rewards.py", "self._sums[steps]", "torch.ones_like(total)", REWARDS),
+    Mutant("penalty-of-a-whole-window", "learner/rewards.py", "self._sums[steps]", "self._sums[-1]", REWARDS),
+    Mutant("penalty-not-discounted", "learner/rewards.py", "self._sums[steps]", "steps", REWARDS),
     # the scale of rewards
     Mutant("rewards-are-centred", "learner/rewards.py", "total / self._spread", "(total - total.mean()) / self._spread", REWARDS),
     Mutant("spread-is-a-variance", "learner/rewards.py", " + VAR_FLOOR) ** 0.5)", " + VAR_FLOOR))", REWARDS),

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from helpers.lane_pool import SPECS, put
+from helpers.lane_rows import Lane
 from helpers.learner import make_batch, make_sac, make_spec
+from helpers.pinned_pool import demos_of, is_demo, with_demos
 
+from headrace.common.batch import PINNED
 from headrace.common.errors import CheckpointError, SpecError
 from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.weights import Version
@@ -14,6 +18,7 @@ from headrace.learner.rewards import Rewards
 
 SPEC = make_spec(window=3)
 WINDOWS = torch.tensor([[1.0, 2, 3], [1, 2, 0]])
+STEPS = torch.tensor([3, 2])
 RETURNS = torch.tensor([5.23, 2.8])  # gamma .9
 
 
@@ -26,22 +31,22 @@ def make(**options):
 
 
 def test_raw_rewards_are_discounted_and_divided_by_the_spread():
-    assert torch.equal(make(normalise=False)(WINDOWS), losses.discounted_return(WINDOWS, losses.discounts(0.9, 3)))
+    assert torch.equal(make(normalise=False)(WINDOWS, STEPS), losses.discounted_return(WINDOWS, losses.discounts(0.9, 3)))
     rewards = make()
-    torch.testing.assert_close(rewards(WINDOWS), RETURNS)
+    torch.testing.assert_close(rewards(WINDOWS, STEPS), RETURNS)
     rewards.load(statistics(4.0))
-    torch.testing.assert_close(rewards(WINDOWS), RETURNS / 2)
-    torch.testing.assert_close(rewards(torch.zeros(2, 3)), torch.zeros(2))  # not centred: nothing stays nothing
+    torch.testing.assert_close(rewards(WINDOWS, STEPS), RETURNS / 2)
+    torch.testing.assert_close(rewards(torch.zeros(2, 3), STEPS), torch.zeros(2))  # not centred: nothing stays nothing
 
 
 def test_without_any_spread_rewards_stay_as_they_are():
     rewards = make()
     for none_yet in (statistics(1.0, count=0), statistics(0.0)):
         rewards.load(none_yet)
-        torch.testing.assert_close(rewards(WINDOWS), RETURNS)
+        torch.testing.assert_close(rewards(WINDOWS, STEPS), RETURNS)
     rewards.load(statistics(4.0))
     rewards.load(statistics(0.0))  # of a pool that has begun anew
-    torch.testing.assert_close(rewards(WINDOWS), RETURNS / 2)
+    torch.testing.assert_close(rewards(WINDOWS, STEPS), RETURNS / 2)
 
 
 def test_a_pool_that_follows_no_returns_is_refused():
@@ -87,7 +92,7 @@ def test_state():
     first, second = make(), make()
     first.load(statistics(9.0))
     second.set_state(first.get_state())
-    torch.testing.assert_close(second(WINDOWS), RETURNS / 3)
+    torch.testing.assert_close(second(WINDOWS, STEPS), RETURNS / 3)
     assert make(normalise=False).get_state() == {}
     with pytest.raises(CheckpointError, match="'spread' is missing"):
         second.set_state({})
@@ -106,3 +111,31 @@ def test_state():
 def test_what_the_learner_asks_of_the_pool(options, normalises, gamma):
     config = LearnerConfig(**options)
     assert (config.normalises, config.return_gamma) == (normalises, gamma)
+
+
+def test_each_executed_step_costs_its_penalty_at_its_own_discount():
+    rewards = make(normalise=False, penalty=0.1)
+    torch.testing.assert_close(rewards(WINDOWS, STEPS), RETURNS - 0.1 * torch.tensor([2.71, 1.9]))  # 1 + .9 + .81, 1 + .9
+    torch.testing.assert_close(rewards(torch.zeros(1, 3), torch.tensor([1])), torch.tensor([-0.1]))
+    both = make(penalty=0.1)
+    both.load(statistics(4.0))
+    torch.testing.assert_close(both(WINDOWS, STEPS), rewards(WINDOWS, STEPS) / 2)  # in the unit of raw rewards
+
+
+@pytest.mark.parametrize("window", ["plain", "n-step", "chunk"])
+def test_demonstrations_and_the_policys_rows_get_equal_rewards(window):
+    """The same episodes, pinned as demonstrations and sent by an actor, raw in the pool and alike to the losses."""
+    spec, n = SPECS[window], 12
+    pool = with_demos(demos_of(n, spec))
+    put(pool, Lane(spec, 1), n)
+    sac = make_sac(spec, step_penalty=0.5, gamma=0.9)
+    online, demos = pool.gather(np.arange(n)), pool.gather(PINNED + np.arange(n))
+    assert is_demo(demos).all()
+    np.testing.assert_array_equal(online.rows["rewards"], demos.rows["rewards"])
+    ours, theirs = sac.prepare(online).reward, sac.prepare(demos).reward
+    assert torch.equal(ours, theirs)
+    by_hand = [
+        sum(0.9**i * (t + i - 0.5) for i in range(m))  # the reward of a lane's step t is t
+        for t, m in zip(online.rows["t"].tolist(), online.rows["steps"].tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(ours.numpy(), by_hand, rtol=1e-5)
