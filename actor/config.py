@@ -70,6 +70,14 @@ class ActorConfig:
         False, help="these are real robots: pacing never holds them, and pacing.robot_share protects their share"
     )
 
+    # How it explores beyond its policy; random_steps of the run come first
+    epsilon: float = option(
+        0.0, help="share of the decisions of the first of N actors that are uniformly random; 0: none of anybody", low=0, high=1
+    )
+    epsilon_ladder: float = option(
+        7.0, help="actor i of N takes epsilon ** (1 + epsilon_ladder * i / (N - 1)) of its decisions at random", low=0, high=100
+    )
+
     # How rows leave: a block is cut at whichever comes first
     block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=4096, resume=True)
     flush_s: float = option(0.05, help="longest wait of a ready row for its block to fill", unit="s", low=0, resume=True)
@@ -77,3 +85,10 @@ class ActorConfig:
     priorities: str = option(
         "", help="module:function of a block that gives the priorities which its rows begin with; empty: the largest so far"
     )
+
+    def check(self, path: str) -> None:
+        """Refuse robots that would act at random."""
+        if self.robot and self.epsilon > 0:
+            raise ConfigError(
+                f"{path}.epsilon: {self.epsilon:g} with {path}.robot true would have robots act at random; nearest valid: 0"
+            )

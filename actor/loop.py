@@ -12,6 +12,7 @@ import numpy as np
 from headrace.actor.assembler import Assembler
 from headrace.actor.envs import Lanes, make_lanes
 from headrace.actor.episodes import Episodes
+from headrace.actor.exploring import Explorer, epsilon_of
 from headrace.actor.joining import ActorSettings, joined
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
@@ -69,6 +70,8 @@ class ActorLoop:
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
         self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
         self._random = RandomPolicy(spec, lanes.count)
+        self._explorer = Explorer(spec, lanes.count, epsilon_of(settings.actor_id, settings.actor))
+        uplink.about = {"epsilon": round(self._explorer.epsilon, 6)}
         self._policy: Policy | None = None
         self._version: Version = NO_VERSION
         self._flush_at = 0.0
@@ -116,6 +119,8 @@ class ActorLoop:
     def _act(self, obs: Obs, random: bool) -> Obs:
         policy: Policy = self._random if random or self._policy is None else self._policy
         actions = policy.act(obs, self._rng, False)
+        if not random:
+            actions = self._explorer.mix(actions, self._rng)
         with self._uplink.in_step():
             step = self._lanes.step(actions)
         ended = self._recorder.record(actions, step, NO_VERSION if random else self._version)

@@ -62,6 +62,7 @@ class Uplink:
         self._stop: m.Stop | None = None
         self.refused_weights = self.refused_labels = self.dropped_labels = 0
         self.env_steps = 0
+        self.about: dict[str, Any] = {}  # what heartbeats tell besides
         self.heard = 0  # states of the buffer
         self._in_step_since: float | None = None
 
@@ -224,6 +225,7 @@ class Uplink:
             "refused_labels": self.refused_labels,
             "dropped_labels": self.dropped_labels,
             "refused_weights": self.refused_weights,
+            **self.about,
         }
         return m.Pulse(self._executed, self._settled, self._version.epoch, self._version.step, report)
 

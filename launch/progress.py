@@ -94,10 +94,12 @@ def line(status: Status) -> str:
 def fleet(status: Status) -> list[list[str]]:
     """Cells of a table of actors and evaluators, its head first; empty when there are none."""
     actors = [*status.get("actors", []), *status.get("evaluators", [])]
-    rows = [_actor_cells(actor) for actor in actors[:MAX_ACTORS_SHOWN]]
+    exploring = any(actor.get("epsilon") for actor in actors)
+    head = [*FLEET_HEAD, *(["epsilon"] if exploring else [])]
+    rows = [_actor_cells(actor)[: len(head)] for actor in actors[:MAX_ACTORS_SHOWN]]
     if len(actors) > MAX_ACTORS_SHOWN:
-        rows.append([f"... {len(actors) - MAX_ACTORS_SHOWN} more", *[""] * (len(FLEET_HEAD) - 1)])
-    return [list(FLEET_HEAD), *rows] if rows else []
+        rows.append([f"... {len(actors) - MAX_ACTORS_SHOWN} more", *[""] * (len(head) - 1)])
+    return [head, *rows] if rows else []
 
 
 def text(status: Status) -> str:
@@ -223,7 +225,8 @@ def _remarks(status: Status) -> list[tuple[str, str]]:
 
 
 def _actor_cells(actor: Status) -> list[str]:
-    """Cells of one row; an evaluator has no rate, no steps of the run and no policy age."""
+    """Cells of one row; an evaluator has no rate, no steps of the run, no policy age and no random actions."""
+    epsilon = actor.get("epsilon")
     age = f"{actor.get('lag_updates', 0):,} updates, {actor['age_s']:.1f} s" if "age_s" in actor else UNKNOWN
     return [
         str(actor.get("id", "")),
@@ -233,6 +236,7 @@ def _actor_cells(actor: Status) -> list[str]:
         f"{actor['executed']:,}" if "executed" in actor else UNKNOWN,
         age,
         f"{actor.get('silent_s', 0.0):.1f} s",
+        f"{epsilon:.2g}" if isinstance(epsilon, (int, float)) else UNKNOWN,
     ]
 
 

@@ -31,6 +31,7 @@ from headrace.actor.best import BestPolicy
 from headrace.actor.config import EnvConfig
 from headrace.actor.envs import make_lanes, make_spec
 from headrace.actor.evaluate import evaluate
+from headrace.actor.exploring import epsilon_of
 from headrace.actor.policy import Policy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.buffer.pacing import Pacing
@@ -163,7 +164,7 @@ class SyncRun:
         lanes = make_lanes(_in_process(config.env), config.window, run_seed=config.seed, actor=name, epoch=EPOCH)
         rng = np.random.default_rng(derive_seed(config.seed, name, EPOCH, "action"))
         rate = find_rate(config.actor.priorities)
-        return SyncActor(name, lanes, self.pool, rng, config.pool.min_block_rows, rate)
+        return SyncActor(name, lanes, self.pool, rng, config.pool.min_block_rows, rate, epsilon_of(name, config.actor))
 
     # --- the algorithm ----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import numpy as np
 from headrace.actor.assembler import Assembler
 from headrace.actor.envs import Lanes
 from headrace.actor.episodes import Episodes
+from headrace.actor.exploring import Explorer
 from headrace.actor.policy import Policy, RandomPolicy
 from headrace.actor.rating import Rate
 from headrace.actor.recorder import Recorder
@@ -40,6 +41,7 @@ class SyncActor:
         rng: all noise of this actor's actions.
         min_rows: fewest rows of a block, but for the last one of an episode.
         rate: gives rows the priorities that they begin with, see :mod:`headrace.actor.rating`.
+        epsilon: share of its decisions that are uniformly random beside the policy's.
     """
 
     def __init__(
@@ -50,14 +52,21 @@ class SyncActor:
         rng: np.random.Generator,
         min_rows: int = 1,
         rate: Rate | None = None,
+        epsilon: float = 0.0,
     ) -> None:
         self.name, self.count, self.executed = name, lanes.count, 0
         self._lanes, self._pool, self._rng, self._min_rows = lanes, pool, rng, min_rows
         self._random = RandomPolicy(lanes.spec, lanes.count)
+        self._explorer = Explorer(lanes.spec, lanes.count, epsilon)
         self._recorder = Recorder(lanes.spec, lanes.count, rate)
         self._episodes = Episodes()
         self._outcomes: dict[int, tuple[int, int]] = {}  # lane -> ended episode and its outcome
         self._obs: Any = None
+
+    @property
+    def epsilon(self) -> float:
+        """Share of its decisions that are uniformly random beside the policy's."""
+        return self._explorer.epsilon
 
     @property
     def at_start(self) -> bool:
@@ -76,6 +85,8 @@ class SyncActor:
     def step(self, policy: Policy | None, version: Version) -> list[Episode]:
         """One step of every lane, with uniform actions where ``policy`` is none; the episodes that ended."""
         actions = (policy or self._random).act(self._obs, self._rng, False)
+        if policy is not None:
+            actions = self._explorer.mix(actions, self._rng)
         step = self._lanes.step(actions)
         ended = self._recorder.record(actions, step, version if policy else NO_VERSION)
         self.executed += int(step.live.sum())

@@ -93,7 +93,7 @@ class SyncWatch:
             "rates": {name: summary[name] for name in ("env_steps_s", "updates_s")},
             "target_ratio": config.ratio,
             "pool": {"rows": pool.size, **pool.info()},
-            "actors": [{"id": actor.name, "executed": actor.executed, **here} for actor in actors],
+            "actors": [_told(actor) | here for actor in actors],
             "evaluations": list(self._evaluations)[-50:],
             "counters": pool.counters(),
             "memory": process_memory(),
@@ -116,3 +116,7 @@ class SyncWatch:
         """Whether every return kept belongs to an episode counted."""
         few = self._episodes < len(self._returns)
         return not few, f"{len(self._returns)} returns of {self._episodes} episodes" if few else ""
+
+
+def _told(actor: SyncActor) -> dict[str, Any]:
+    return {"id": actor.name, "executed": actor.executed, "epsilon": round(actor.epsilon, 6)}

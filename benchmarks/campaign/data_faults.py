@@ -1,4 +1,4 @@
-"""Planted faults of what a learner makes of its data and tells of it, and of what a pool counts for that."""
+"""Planted faults of what a learner makes of its data and tells of it, of what a pool counts for that, and of exploring."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from campaign.planting import Mutant
 REPORT, ROW_CLOCK = ("tests/unit/learner/test_report.py",), ("tests/unit/learner/test_row_clock.py",)
 PACING, GROUP = ("tests/protocol/test_pacing.py",), ("tests/unit/learner/test_group.py",)
 REWARDS, RETURNS = ("tests/unit/learner/test_rewards.py",), ("tests/unit/buffer/test_returns.py",)
+EXPLORING, LOOP = ("tests/unit/actor/test_exploring.py",), ("tests/unit/actor/test_loop.py",)
 
 DATA = (
     # the report
@@ -52,4 +53,13 @@ DATA = (
     ),
     Mutant("demonstrations-have-no-returns", "buffer/returns.py", "self._demos = self._moments", "pass", RETURNS),
     Mutant("running-episodes-not-in-snapshots", "buffer/returns.py", "= moments, running\n", "= moments, {}\n", RETURNS),
+    # exploration
+    Mutant("ladder-upside-down", "actor/exploring.py", "return int(numbered[1]) / max(1, count - 1)", "return 1 - int(numbered[1]) / max(1, count - 1)", EXPLORING),
+    Mutant("ladder-ends-too-soon", "actor/exploring.py", "max(1, count - 1)", "count", EXPLORING),
+    Mutant("all-lanes-explore-at-once", "actor/exploring.py", "rng.random(self._lanes) >=", "rng.random(1).repeat(self._lanes) >=", EXPLORING),
+    Mutant("nothing-but-the-policy-drawn", "actor/exploring.py", "        if self.epsilon == 0:
+            return actions
+", "", EXPLORING),
+    Mutant("robots-explore", "actor/config.py", "if self.robot and self.epsilon > 0:", "if False:", EXPLORING),
+    Mutant("actors-do-not-explore", "actor/loop.py", "actions = self._explorer.mix(actions, self._rng)", "pass", LOOP),
 )

@@ -3,6 +3,8 @@
 import threading
 
 import numpy as np
+import pytest
+from helpers.weights import mlp_weights
 
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_lanes
@@ -41,13 +43,23 @@ class DirectLink:
                 self.uplink.received(m.Labelled(head.number, done.rows), [])
 
 
-def act(steps, calls=(), lanes=2, **window):
+def centred(spec):
+    """A policy that always acts in the middle of the box."""
+    weights = mlp_weights(spec, scale=0.0)
+    weights.tensors["head.bias"][spec.action.dim :] = -20.0
+    return weights
+
+
+def act(steps, calls=(), lanes=2, epsilon=None, **window):
     env = EnvConfig("helpers.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
-    settings = ActorSettings("", "a", env, WindowConfig(**window), ActorConfig(), NetworkConfig(), 0)
+    settings = ActorSettings(
+        "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
+    )
     stepped = make_lanes(env, settings.window, run_seed=0, actor="a", epoch=1)
     uplink, pool, stop = Uplink(stepped.spec, 1 << 20, 1 << 18), SACReplayPool(1000, spec=stepped.spec), threading.Event()
     uplink.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
-    uplink.received(m.State(granted=2 * steps, random=2 * steps), [])
+    uplink.received(m.State(granted=2 * steps, random=0 if epsilon else 2 * steps), [])
+    uplink._weights = centred(stepped.spec) if epsilon else None
     link = DirectLink(uplink, pool, stop, steps)
     loop = ActorLoop(settings, stepped.spec, stepped, uplink, link, MonotonicClock(), np.random.default_rng(0))
     link.calls = [(at, lambda lane=lane: loop.discard_last(lane)) for at, lane in calls]
@@ -55,6 +67,7 @@ def act(steps, calls=(), lanes=2, **window):
     stepped.close()
     assert uplink.unacknowledged == 0
     assert pool.head == uplink.steps >= steps
+    assert uplink.pulse().report["epsilon"] == (epsilon or 0.0)
     return pool
 
 
@@ -83,3 +96,11 @@ def test_the_last_episode_of_a_lane_is_discarded_whole_and_no_other():
     assert gone[0] % 2 == 1  # of lane 1
     assert all(discarded == {False} for e, discarded in found.items() if e != gone[0])
     assert pool.counters()["rows_discarded"] == pool.head - pool.size > 0
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_an_actor_takes_its_share_of_actions_at_random_and_they_are_stored_as_executed(epsilon):
+    pool = act(400, epsilon=epsilon)
+    rows = pool.gather(np.arange(pool.head)).rows
+    assert (rows["learner_epoch"] == 1).all()  # acting by weights all the same
+    assert (np.abs(rows["action"]) > 1e-3).mean() == pytest.approx(epsilon, abs=0.09)  # four standard deviations of 400

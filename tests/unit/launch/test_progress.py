@@ -116,6 +116,17 @@ def test_an_evaluator_has_no_rate_and_no_steps():
     assert fleet({}) == []
 
 
+def test_shares_of_random_actions_are_shown_where_there_are_any():
+    actors = [{**STATUS["actors"][0], "epsilon": epsilon} for epsilon in (0.4, 0.00065536, 0.0)]
+    judge = {"id": "evaluator", "host": "h", "pid": 8, "silent_s": 0.2, "epsilon": "none"}
+    head, *rows = fleet({**STATUS, "actors": actors, "evaluators": [judge]})
+    assert head[-1] == "epsilon"
+    assert [row[-1] for row in rows] == ["0.4", "0.00066", "0", "-"]
+    assert {len(row) for row in (head, *rows)} == {8}
+    assert "0.00066" in text({**STATUS, "actors": actors})
+    assert fleet({**STATUS, "actors": actors[2:]})[0][-1] == "silent"
+
+
 def test_plain_text_has_the_actors_too():
     lines = text(STATUS).splitlines()
     assert lines[0] == "env steps             4,200 of 10,000   100.0/s"

@@ -34,7 +34,7 @@ PENDULUM = {
 }
 FANCY = {
     "env": {"lanes": 2},
-    "actor": {"count": 2},
+    "actor": {"count": 2, "epsilon": 0.4},
     "window": {"n_step": 3, "stack": 2},
     "pacing": {"ratio": 0.7},
     "learner": {"normalise_obs": True, "normalise_rewards": True, "actor_update_interval": 2},
@@ -293,6 +293,13 @@ def test_ratio_counts_updates_per_executed_step(tmp_path, ratio, updates):
     run = RunDir.create(tmp_path / "r", {})
     status = run_sync(config_of({"pacing": {"ratio": ratio}}), run, Told(), clock=ManualClock())
     assert (status["env_steps"], status["updates"]) == (160, updates)
+
+
+def test_each_actor_explores_by_its_place_on_the_ladder(tmp_path):
+    config = config_of({"actor": {"count": 2, "epsilon": 0.4, "epsilon_ladder": 1.0}})
+    run = RunDir.create(tmp_path / "r", {})
+    status = run_sync(config, run, Told(), clock=ManualClock())
+    assert [(actor["id"], actor["epsilon"]) for actor in status["actors"]] == [("actor-0", 0.4), ("actor-1", 0.16)]
 
 
 def test_rows_are_the_steps_that_the_env_saw(tmp_path):
