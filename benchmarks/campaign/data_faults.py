@@ -8,6 +8,7 @@ REPORT, ROW_CLOCK = ("tests/unit/learner/test_report.py",), ("tests/unit/learner
 PACING, GROUP = ("tests/protocol/test_pacing.py",), ("tests/unit/learner/test_group.py",)
 REWARDS, RETURNS = ("tests/unit/learner/test_rewards.py",), ("tests/unit/buffer/test_returns.py",)
 EXPLORING, LOOP = ("tests/unit/actor/test_exploring.py",), ("tests/unit/actor/test_loop.py",)
+MLP = ("tests/unit/learner/test_mlp.py",)
 
 DATA = (
     # the report
@@ -53,13 +54,37 @@ DATA = (
     ),
     Mutant("demonstrations-have-no-returns", "buffer/returns.py", "self._demos = self._moments", "pass", RETURNS),
     Mutant("running-episodes-not-in-snapshots", "buffer/returns.py", "= moments, running\n", "= moments, {}\n", RETURNS),
+    Mutant("ranks-hear-no-statistics", "learner/sac.py", "part.set_state(own)", "pass", GROUP),
+    Mutant(
+        "actors-do-not-centre",
+        "actor/policy.py",
+        'shift[:] = np.tile(tensors[f"mean.{o.key}"].ravel(), self.stack)',
+        "pass",
+        MLP,
+    ),
     # exploration
-    Mutant("ladder-upside-down", "actor/exploring.py", "return int(numbered[1]) / max(1, count - 1)", "return 1 - int(numbered[1]) / max(1, count - 1)", EXPLORING),
+    Mutant(
+        "ladder-upside-down",
+        "actor/exploring.py",
+        "return int(numbered[1]) / max(1, count - 1)",
+        "return 1 - int(numbered[1]) / max(1, count - 1)",
+        EXPLORING,
+    ),
     Mutant("ladder-ends-too-soon", "actor/exploring.py", "max(1, count - 1)", "count", EXPLORING),
-    Mutant("all-lanes-explore-at-once", "actor/exploring.py", "rng.random(self._lanes) >=", "rng.random(1).repeat(self._lanes) >=", EXPLORING),
-    Mutant("nothing-but-the-policy-drawn", "actor/exploring.py", "        if self.epsilon == 0:
-            return actions
-", "", EXPLORING),
+    Mutant(
+        "all-lanes-explore-at-once",
+        "actor/exploring.py",
+        "rng.random(self._lanes) >=",
+        "rng.random(1).repeat(self._lanes) >=",
+        EXPLORING,
+    ),
+    Mutant(
+        "noise-is-drawn-for-nothing",
+        "actor/exploring.py",
+        "        if self.epsilon == 0:\n            return actions\n",
+        "",
+        EXPLORING,
+    ),
     Mutant("robots-explore", "actor/config.py", "if self.robot and self.epsilon > 0:", "if False:", EXPLORING),
     Mutant("actors-do-not-explore", "actor/loop.py", "actions = self._explorer.mix(actions, self._rng)", "pass", LOOP),
 )

@@ -23,6 +23,7 @@ from headrace.common.batch import Batch
 from headrace.common.config import option
 from headrace.common.process import stop_on_signal
 from headrace.common.specs import ObsSpec, TransitionSpec
+from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.weights import NO_VERSION
 from headrace.learner import checkpoint
 from headrace.learner.config import LearnerConfig, ModelConfig
@@ -165,6 +166,8 @@ def learn(
 ) -> Iterator[dict[str, Any]]:
     """Updates on ``rows`` rows that the ranks share, up to number ``updates``; what each shows, and what they lead to.
 
+    The pool's statistics come to rank 0 alone.
+
     ``hungry`` and ``poisoned`` are pairs of update and rank at which that rank has no rows, or rows that are no numbers.
     ``load`` and ``save`` are directories of checkpoints to go on from, and to write one to.
     """
@@ -172,7 +175,9 @@ def learn(
     gradients = watch_gradients(sac)
     for update in range(sac.step, updates):
         here = [update, group.rank]
-        metrics = sac.update(batch_of(group, model, rows, update, poisoned=here in poisoned), counts=here not in hungry)
+        mine = batch_of(group, model, rows, update, poisoned=here in poisoned)
+        told = ObsStatistics(returns=ReturnStatistics(rows, 4.0 + update)) if group.leads else None
+        metrics = sac.update(mine, told, counts=here not in hungry)
         shown = {name: float(metrics[name]) for name in SHOWN} | {"skipped": float(metrics["sac/updates_skipped"])}
         yield {**shown, "digest": digest(sac), "gradients": dict(gradients)}
     state, policy = sac.get_state(), sac.weights(NO_VERSION)

@@ -18,6 +18,7 @@ CASES = {
     "redq": {"model_options": {"critics": 5}, "options": {"target_critics": 2}},
     "parts": {"options": {"micro_batch_size": 3}},
     "td3-bc": {"options": {"bc_weight": 1.0, "td3_bc_alpha": 2.5, "ema_decay": 0.9, "micro_batch_size": 5}},
+    "scaled": {"options": {"normalise_rewards": True}},
 }
 HUNGRY = {"fed": {}, "late": {"hungry": [[2, 1]]}}
 ILL = {"ill": {"poisoned": [[1, 1], [2, 0]]}}

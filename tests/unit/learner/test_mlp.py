@@ -8,6 +8,7 @@ from helpers.learner import Alone, make_batch, make_sac, make_spec
 from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.specs import ObsSpec
+from headrace.common.statistics import ObsStatistics
 from headrace.common.weights import Version, WeightSet
 from headrace.learner import crew, mlp
 from headrace.learner.config import ModelConfig
@@ -186,7 +187,8 @@ def test_chunks_and_stacked_frames_set_the_sizes():
 def test_actors_run_the_published_policy(normalise, stack):
     spec = make_spec(low=[-2.0, 0.0], high=[2.0, 5.0], stack=stack)
     sac = make_sac(spec, normalise_obs=normalise)
-    sac.update(make_batch(spec))
+    mean, var = {"obs": np.array([1, -2, 3], "<f4")}, {"obs": np.array([4, 0.25, 9], "<f4")}
+    sac.update(make_batch(spec), ObsStatistics(7, mean, var))
     weights = WeightSet.unpack(sac.weights(Version("learner", 1, 1)).pack())
     assert weights.policy["normalise"] is normalise
     batch = make_batch(spec, seed=3)

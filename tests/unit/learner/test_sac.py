@@ -305,7 +305,7 @@ def test_statistics_are_used_and_not_changed():
     batch = make_batch(SPEC)
     sac.update(batch, first)
     kept = sac.normaliser.get_state()
-    for i in range(200):
+    for i in range(1000):
         sac.update(make_batch(SPEC, seed=i), first)
     assert not same(kept, sac.normaliser.get_state())
     np.testing.assert_allclose(sac.prepare(batch).obs["obs"], (batch.obs["obs"] - [1, 2, 3]) / 2, rtol=1e-5, atol=1e-6)
