@@ -23,6 +23,7 @@ from headrace.learner.place import rank_name
 from headrace.learner.rank import RankLoop
 from headrace.learner.rater import Rater
 from headrace.learner.report import Report
+from headrace.learner.roofline import roofline
 from headrace.learner.saver import Saver
 from headrace.learner.settings import LearnerSettings
 from headrace.learner.sinks import MetricSinks
@@ -109,7 +110,8 @@ class LearnerLoop:
         self._published_step = -1
         self._saved_step = self.sac.step
         self._saver = Saver(settings.checkpoints, settings.learner.checkpoint_keep, self.sac.model.spec)
-        self._report = Report(settings.learner_id, clock.now(), self.sac.step)
+        ideal = roofline(self.sac.model, settings.learner, clock)
+        self._report = Report(settings.learner_id, clock.now(), self.sac.step, ideal)
         self._batch: Batch | None = None
         self._fed_at = clock.now()
         self._heard = 0

@@ -197,6 +197,11 @@ class MLP(SupportSACTraining):
         super().use_precision(precision)
         self._steps = None
 
+    @property
+    def processes(self) -> int:
+        """Processes that share out each step, this one included."""
+        return self._crew.size
+
     def use_generator(self, generator: torch.Generator) -> None:
         """Dropout draws its masks from it."""
         for module in self.modules():

@@ -26,11 +26,12 @@ class Report:
         learner_id: whose policies' rows have an age in updates.
         now: seconds.
         step: updates made before.
+        roofline: updates a second of this machine's roofline; None where that is not known.
     """
 
-    def __init__(self, learner_id: str, now: float, step: int) -> None:
+    def __init__(self, learner_id: str, now: float, step: int, roofline: float | None = None) -> None:
         self._learner = np.uint64(Version(learner_id, 0, 0).learner_hash)
-        self._since, self._step = now, step
+        self._since, self._step, self._roofline = now, step, roofline
         self._waited_s = 0.0
         self._committed = RowClock()
 
@@ -71,6 +72,8 @@ class Report:
                 out |= _by_outcome(batch.rows, q) | _by_task(batch.rows, q)
         out["learner/updates"] = sac.step
         out["learner/updates_s"] = round(updates / elapsed, 3) if elapsed > 0 else 0.0
+        if self._roofline is not None:
+            out["learner/roofline_share"] = round(out["learner/updates_s"] / self._roofline, 5)
         out["learner/waiting"] = round(min(1.0, self._waited_s / elapsed), 5) if elapsed > 0 else 0.0
         self._since, self._step, self._waited_s = now, sac.step, 0.0
         return out
@@ -81,7 +84,7 @@ class Report:
         return _percentiles("data/age_updates", step - rows["learner_step"][acted].astype(np.int64))
 
     def _age(self, batch: Batch, now: float, rows_accepted: int, steps: float) -> dict[str, float]:
-        """How long ago rows were committed, in seconds and in env steps of which each row has ``steps``; not of demonstrations."""
+        """How long ago rows of the ring were committed, in seconds and in env steps, of which each row has ``steps``."""
         ids = batch.ids[batch.ids < PINNED]
         ages = np.maximum(0, rows_accepted - 1 - ids) * steps
         return _percentiles("data/age_s", self._committed.age(ids, now)) | _percentiles("data/age_env_steps", ages)

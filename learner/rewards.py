@@ -16,8 +16,8 @@ from headrace.learner.losses import discounted_return
 class Rewards:
     """R of each window: its raw rewards, less the penalty of each executed step, discounted, added up, and scaled.
 
-    R = (sum_{i<m} gamma^i (r_i - penalty)) / spread over the m steps that were executed, in a window of overlapping rows as in a
-    chunk. The pool keeps raw rewards, and this is the one place where rows of actors and demonstrations become others.
+    R = (sum_{i<m} gamma^i (r_i - penalty)) / spread over the m steps that were executed, in windows of overlapping rows as in
+    chunks. The pool keeps raw rewards; here, for rows of actors and demonstrations alike, they become what is learned from.
 
     The spread is the standard deviation of the discounted return so far, counted by the pool once per committed row. An
     update changes nothing here, and old rows are scaled by what is known now. Rewards are divided and not centred, since

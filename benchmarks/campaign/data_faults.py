@@ -33,12 +33,26 @@ DATA = (
         "self._skip",
         GROUP,
     ),
+    Mutant(
+        "gradient-of-the-critics-input",
+        "learner/roofline.py",
+        "(3 * critics - firsts)",
+        "3 * critics",
+        ("tests/unit/learner/test_roofline.py",),
+    ),
+    Mutant("share-of-one-process", "learner/roofline.py", " * model.processes", "", ("tests/unit/learner/test_roofline.py",)),
     # the penalty of a step
     Mutant("penalty-of-a-row", "learner/rewards.py", "self._sums[steps]", "torch.ones_like(total)", REWARDS),
     Mutant("penalty-of-a-whole-window", "learner/rewards.py", "self._sums[steps]", "self._sums[-1]", REWARDS),
     Mutant("penalty-not-discounted", "learner/rewards.py", "self._sums[steps]", "steps", REWARDS),
     # the scale of rewards
-    Mutant("rewards-are-centred", "learner/rewards.py", "total / self._spread", "(total - total.mean()) / self._spread", REWARDS),
+    Mutant(
+        "rewards-are-centred",
+        "learner/rewards.py",
+        "total / self._spread",
+        "(total - total.mean()) / self._spread",
+        REWARDS,
+    ),
     Mutant("spread-is-a-variance", "learner/rewards.py", " + VAR_FLOOR) ** 0.5)", " + VAR_FLOOR))", REWARDS),
     Mutant("rewards-divided-by-nothing", "learner/rewards.py", " and statistics.returns.var > 0", "", REWARDS),
     Mutant("spread-not-in-checkpoints", "learner/train_state.py", '"rewards": self.rewards,', "", REWARDS),

@@ -35,6 +35,9 @@ def test_rates_and_waiting_are_of_the_time_since_the_last_report(sac):
     sac.step = 40
     assert report.values(104.0, sac, {}, None) == {"learner/updates": 40, "learner/updates_s": 5.0, "learner/waiting": 0.0}
     assert report.values(104.0, sac, {}, None)["learner/updates_s"] == 0.0  # twice in an instant
+    sac.step = 90
+    values = Report("me", 100.0, 40, roofline=40.0).values(105.0, sac, {}, None)
+    assert (values["learner/updates_s"], values["learner/roofline_share"]) == (10.0, 0.25)
 
 
 def test_what_the_last_update_gave(sac):
