@@ -42,10 +42,11 @@ class Values:
         if self._normaliser is not None:
             self._normaliser.set_state(_below("normaliser.", tensors))
         self._box, self._keys = ActionBox(spec.action), [o.key for o in spec.obs]
+        self._unit = tensors.get("rewards.spread", torch.ones(()))  # values beside raw rewards are raw too
 
     @torch.no_grad()
     def __call__(self, obs: Mapping[str, Array], action: Array) -> Array:
-        """The least value of all critics, ``(B,)``.
+        """The least value of all critics, ``(B,)``, in the unit of raw rewards.
 
         Args:
             obs: key -> ``(B, *shape)`` or ``(B, h, *shape)``, as an actor sees them.
@@ -56,7 +57,7 @@ class Values:
             tensors = self._normaliser(tensors)
         features = self._model.sac_state_features(tensors, "critic")
         unit, _ = self._box.normalise(torch.from_numpy(np.array(action, np.float32)).reshape(len(action), -1))
-        values: Array = over_critics(self._model.sac_forward_critic(features, unit)).numpy()
+        values: Array = (over_critics(self._model.sac_forward_critic(features, unit)) * self._unit).numpy()
         return values
 
 

@@ -8,7 +8,7 @@ import torch
 
 from headrace.common.errors import CheckpointError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
-from headrace.common.statistics import ObsStatistics
+from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.learner import checkpoint
 from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.models import make_model
@@ -24,18 +24,21 @@ def written(directory, model, learner):
     state = TrainState(make_model(SPEC, model, 7), SPEC, learner, 0)
     if state.normaliser is not None:
         state.normaliser.load(ObsStatistics(9, {"obs": np.float32([1, 2, 3])}, {"obs": np.float32([4, 4, 4])}))
+        state.rewards.load(ObsStatistics(returns=ReturnStatistics(9, 9.0)))
     return state, checkpoint.write(directory, 3, state.get_state(), keep=1)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
 def test_the_least_of_the_critics_in_normalised_units(tmp_path, normalise):
-    model, learner = ModelConfig(options={"hidden": [8], "critics": 3}), LearnerConfig(normalise_obs=normalise)
+    model = ModelConfig(options={"hidden": [8], "critics": 3})
+    learner = LearnerConfig(normalise_obs=normalise, normalise_rewards=normalise)
     state, path = written(tmp_path, model, learner)
     raw = torch.tensor(OBS["obs"])
     seen = (raw - torch.tensor([1.0, 2.0, 3.0])) / 2 if normalise else raw
     with torch.no_grad():
         features = state.model.sac_state_features({"obs": seen}, "critic")
         expected = state.model.sac_forward_critic(features, torch.tensor([[0.5, 0.0], [-1.0, 1.0]])).min(dim=1).values
+    expected = expected * 3 if normalise else expected  # in the unit of raw rewards
     assert Values(path, SPEC, model, learner)(OBS, ACTION) == pytest.approx(expected.numpy(), rel=1e-4)
 
 
