@@ -54,8 +54,8 @@ _GATES = (
     _mujoco("walker2d-sb3", SB3, THREE, 30_000, _NOTHING),
     _reach("reach-rlpd", REACH, "reach_rlpd.yaml", Bars(each=0.9), 6_000, demos=50, words={"pool.demos": [DEMOS]}),
     _reach("reach-sac", REACH, "reach_sac.yaml", Bars(below=0.2), 6_000),
-    _reach("pixel-reach-shift", PIXELS, "pixel_reach.yaml", Bars(each=0.8), 10_000),
-    _reach("pixel-reach-still", PIXELS, "pixel_reach.yaml", Bars(each=0.8), 10_000, words={"model.options.shift": 0}),
+    _reach("pixel-reach-shift", PIXELS, "pixel_reach.yaml", Bars(each=0.8), 15_000),
+    _reach("pixel-reach-still", PIXELS, "pixel_reach.yaml", Bars(each=0.8), 15_000, words={"model.options.shift": 0}),
 )
 GATES = {gate.name: gate for gate in _GATES}
 
