@@ -134,7 +134,7 @@ def test_targets_are_exact_whatever_networks_multiply(model, monkeypatch):
         sac.model, "sac_next_values", lambda *_: (torch.tensor([[10.0, 12.0]]).expand(8, 2), torch.full((8,), -2.0))
     )
     seen, real = [], sac.model.sac_critic_gradients
-    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, w: seen.append(y) or real(f, a, y, w))
+    monkeypatch.setattr(sac.model, "sac_critic_gradients", lambda f, a, y, *rest: seen.append(y) or real(f, a, y, *rest))
     sac.update(make_batch(SPEC, rewards=1.0))
     assert seen[0].dtype == torch.float32
     np.testing.assert_allclose(seen[0], np.full(8, 10.9), rtol=1e-6)
