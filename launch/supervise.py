@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from headrace.common.errors import HeadraceError
 from headrace.launch.children import Child, role_environment, wait_all
+from headrace.launch.headway import Headway
 from headrace.launch.rundir import RunDir
 from headrace.launch.supervision import DONE, LEARNER, Action, RolePlan, Supervision, SupervisorConfig
 
@@ -72,6 +73,7 @@ class Supervisor:
     ) -> None:
         self.decisions = Supervision(plans, config)
         self.status: Status = {}
+        self._headway = Headway(plans)
         self._plans = {plan.name: plan for plan in plans}
         self._run, self._command, self._environment = run, command, environment
         self._observe, self._watcher = observe, watcher
@@ -153,6 +155,8 @@ class Supervisor:
             self._observer = self._observe(self._run.endpoint.read_text().strip())
         with contextlib.suppress(HeadraceError):  # a buffer that is being started again does not answer
             self.status = self._observer.status(STATUS_DEADLINE_S)
+            for name in self._headway.note(self.status):
+                self.decisions.progressed(name)
             self._watcher.update(self.status)
             if self.status.get("phase") == DONE:
                 self.decisions.job_done(now)

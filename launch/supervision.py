@@ -9,8 +9,9 @@ Rules
 3. A fate whose roles all exit 0 before the job is reported done was ended in order by somebody else, or its buffer was: it is
    started again after ``pause_max_s``, and no death is counted.
 4. Otherwise it is started again after a pause that doubles with each death, unless a role exited with ``MUST_NOT_RESTART`` or
-   there were more than ``restarts`` deaths within ``window_s``: then it is given up. The role to blame is named: who cannot go
-   on, else who died by itself, else who had to be killed since it did not notice, which is what a silent rank does.
+   there were more than ``restarts`` deaths within ``restart_window_s``, or in a row, at any pace, without anything that one of
+   them got done in between: then it is given up. The role to blame is named: who cannot go on, else who died by itself, else
+   who had to be killed since it did not notice, which is what a silent rank does.
 5. A given-up buffer or learner ends the run. A given-up actor does not, while another actor is left; an evaluator never does.
 6. An ordered end goes in turns (actors and evaluator, learner with all ranks, buffer): each turn's roles are asked to end and
    have their share of ``stop_s``, or all of it when the job is done and nobody waits for a prompt; what is still there then is
@@ -35,6 +36,7 @@ UNHEARD = -15  # ended by SIGTERM: a role listens for it from its first line on
 LEARNER, RANK = "learner", "rank"  # kinds: rank 0, and each further one
 TURNS = {"actor": 0, "evaluator": 0, LEARNER: 1, RANK: 1, "buffer": 2}
 SHARES = (0.3, 0.5, 0.2)  # of stop_s, for each turn of a run that is interrupted: the learner writes its final checkpoint
+DEEDS = {"actor": "acknowledged row", "evaluator": "evaluation", LEARNER: "update", RANK: "update", "buffer": "answer"}
 # How long a rank may take to leave a group that has lost another: the learner may be writing a checkpoint.
 PATIENCE_S = {LEARNER: 12.0, RANK: 5.0}
 DONE, INTERRUPTED, FAILED = "done", "interrupted", "failed"
@@ -46,7 +48,7 @@ class SupervisorConfig:
 
     restarts: int = option(
         10,
-        help="deaths of one role, or of a learner's ranks together, within restart_window_s after which it is given up",
+        help="deaths of one role, or of a learner's ranks, within restart_window_s or with nothing done between, that end it",
         low=0,
         high=10_000,
         resume=True,
@@ -99,6 +101,7 @@ class _Fate:
     fallen: list[_Role] = field(default_factory=list)  # of this life, the first to end first
     broken_at: float = math.inf
     deaths: deque[float] = field(default_factory=deque)
+    in_vain: int = 0  # deaths in a row with nothing done in between
 
     @property
     def running(self) -> list[_Role]:
@@ -172,6 +175,10 @@ class Supervision:
         elif code != 0 or role.plan.kind == LEARNER:
             fate.broken_at = min(fate.broken_at, now)
 
+    def progressed(self, name: str) -> None:
+        """``name`` got something done, or has nothing to do."""
+        self._fates[self._roles[name].plan.fate].in_vain = 0
+
     def job_done(self, now: float) -> None:
         """The buffer reports that the job is done."""
         if not self.ending:
@@ -230,13 +237,17 @@ class Supervision:
     def _died(self, fate: _Fate, blamed: _Role, now: float) -> None:
         name, config = blamed.plan.name, self._config
         fate.deaths.append(now)
+        fate.in_vain += 1
         while now - fate.deaths[0] > config.restart_window_s:
             fate.deaths.popleft()
         if blamed.code == MUST_NOT_RESTART:
             self._give_up(fate, blamed, f"{name} cannot go on", now)
         elif len(fate.deaths) > config.restarts:
             limit = f"supervisor.restarts {config.restarts} within {config.restart_window_s:g} s"
-            self._give_up(fate, blamed, f"{_told_often(fate, blamed)}; the limit is {limit}", now)
+            self._give_up(fate, blamed, f"{_told_often(fate, blamed, len(fate.deaths))}; the limit is {limit}", now)
+        elif fate.in_vain > config.restarts:
+            often = _told_often(fate, blamed, fate.in_vain, f" without one {DEEDS[blamed.plan.kind]}")
+            self._give_up(fate, blamed, f"{often}; the limit is supervisor.restarts {config.restarts} in a row", now)
         else:
             pause = min(config.pause_max_s, config.pause_s * 2 ** (len(fate.deaths) - 1))
             fate.due = now + pause
@@ -301,8 +312,8 @@ def _fall(role: _Role) -> str:
     return "did not answer and was killed" if role.killed else f"died ({describe_exit(role.code)})"
 
 
-def _told_often(fate: _Fate, blamed: _Role) -> str:
-    name, deaths = blamed.plan.name, len(fate.deaths)
+def _told_often(fate: _Fate, blamed: _Role, deaths: int, without: str = "") -> str:
+    name = blamed.plan.name
     if len(fate.roles) == 1:
-        return f"{name} died {deaths} times, last by {describe_exit(blamed.code)}"
-    return f"the learner's ranks were lost {deaths} times; {name} {_fall(blamed)} last"
+        return f"{name} died {deaths} times{without}, last by {describe_exit(blamed.code)}"
+    return f"the learner's ranks were lost {deaths} times{without}; {name} {_fall(blamed)} last"

@@ -43,6 +43,27 @@ ROLES = (
         ("tests/unit/launch/test_transfer.py",),
     ),
     Mutant(
+        "role-that-gets-nothing-done-restarted-for-ever",
+        "launch/supervision.py",
+        "        fate.in_vain += 1\n",
+        "",
+        ("tests/unit/launch/test_supervision.py",),
+    ),
+    Mutant(
+        "nobodys-headway-heard",
+        "launch/supervise.py",
+        "                self.decisions.progressed(name)\n",
+        "                pass\n",
+        ("tests/unit/launch/test_supervise.py::test_of_two_that_keep_dying_slowly_the_one_that_gets_nothing_done_is_given_up",),
+    ),
+    Mutant(
+        "old-rows-of-an-actor-count-again",
+        "launch/headway.py",
+        "seq > before.get(stream, 0)",
+        "seq > 0",
+        ("tests/unit/launch/test_headway.py",),
+    ),
+    Mutant(
         "film-of-the-state-after-the-step",
         "actor/film.py",
         "value(obs, action)[0]",

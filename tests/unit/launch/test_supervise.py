@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -37,12 +38,14 @@ class FakeObserver:
 
     def __init__(self):
         self.phase = ""
+        self.rows = 0  # of actor-0, more with each answer
         self.closed = False
 
     def status(self, deadline_s):
         if not self.phase:
             raise DeadlineExceeded("nobody listens")
-        return {"phase": self.phase}
+        self.rows += 1
+        return {"phase": self.phase, "actors": [{"id": "actor-0", "acked": {"1": self.rows}}]}
 
     def close(self):
         self.closed = True
@@ -63,7 +66,7 @@ class Notes:
 class Stage:
     """One supervisor over scripts, run in a thread (or in the test's own, to receive signals)."""
 
-    def __init__(self, tmp_path, scripts):
+    def __init__(self, tmp_path, scripts, config=CONFIG):
         self.run_dir = RunDir.create(tmp_path / "run", {})
         self.observer, self.notes = FakeObserver(), Notes()
         kinds = {"buffer": "buffer", "learner": "learner", "learner-1": "rank", "evaluator": "evaluator"}
@@ -71,7 +74,7 @@ class Stage:
         self.supervisor = Supervisor(
             plans,
             self.run_dir,
-            CONFIG,
+            config,
             command=lambda plan, again: [sys.executable, "-S", "-c", textwrap.dedent(scripts[plan.name])],
             environment=lambda plan: thread_variables(1),
             observe=lambda endpoint: self.observer,
@@ -108,8 +111,8 @@ def wait_for(condition, timeout=20):
 def stage(tmp_path):
     made = []
 
-    def make(**scripts):
-        made.append(Stage(tmp_path, {name.replace("_", "-"): text for name, text in scripts.items()}))
+    def make(config=CONFIG, **scripts):
+        made.append(Stage(tmp_path, {name.replace("_", "-"): text for name, text in scripts.items()}, config))
         return made[-1]
 
     yield make
@@ -128,7 +131,7 @@ def test_a_killed_role_is_started_again_and_the_run_ends_when_the_job_is_done(st
     s.observer.phase = DONE
     s.join()
     assert s.supervisor.decisions.outcome == DONE
-    assert s.supervisor.status == {"phase": DONE}
+    assert s.supervisor.status["phase"] == DONE
     assert s.observer.closed
     assert not s.run_dir.endpoint.exists()
     asked = {name: float(s.log(name).split()[-1]) for name in s.pids()}
@@ -234,6 +237,22 @@ def test_a_role_that_keeps_dying_ends_the_run_with_its_last_lines(stage):
     assert "supervisor.restarts 2" in s.supervisor.decisions.reason
     [(name, lines)] = s.supervisor.last_words()
     assert (name, lines) == ("learner", [f"line {n}" for n in range(25, 40)])
+
+
+def test_of_two_that_keep_dying_slowly_the_one_that_gets_nothing_done_is_given_up(stage, monkeypatch):
+    monkeypatch.setattr("headrace.launch.supervise.STATUS_S", 0.0)
+    slowly = replace(CONFIG, restart_window_s=0.01)
+    s = stage(slowly, buffer=LOYAL, learner=LOYAL, actor_0=CRASHING, actor_1=CRASHING)
+    s.observer.phase = "training"
+    s.thread.start()
+    wait_for(s.run_dir.log("learner").exists)
+    s.run_dir.write_endpoint("tcp://127.0.0.1:1")
+    wait_for(lambda: s.supervisor.decisions.given_up and s.log("actor-0").count("line 39") > 5)
+    s.supervisor._asked = 1
+    s.join()
+    [(name, reason)] = s.supervisor.decisions.given_up.items()
+    assert name == "actor-1"
+    assert "3 times without one acknowledged row" in reason
 
 
 def test_what_a_dead_role_left_in_its_group_is_killed(tmp_path):

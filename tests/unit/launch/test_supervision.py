@@ -59,7 +59,7 @@ def test_the_pause_doubles_up_to_its_limit():
     assert pauses == [1.0, 2.0, 3.0, 3.0]
 
 
-def kill_until_given_up(supervision, name, *, step=2.0, limit=20):
+def kill_until_given_up(supervision, name, *, step=2.0, limit=20, progress=False):
     now = 0.0
     for n in range(1, limit):
         supervision.exited(name, -9, now)
@@ -69,6 +69,8 @@ def kill_until_given_up(supervision, name, *, step=2.0, limit=20):
         while Action("start", name) not in supervision.tick(now):
             now += 0.5
         supervision.started(name)
+        if progress:
+            supervision.progressed(name)
     return None
 
 
@@ -82,7 +84,7 @@ def test_the_limit_is_the_declared_one_and_is_named():
 
 
 def test_deaths_outside_the_window_do_not_count():
-    assert kill_until_given_up(running(), "learner", step=4.0) is None
+    assert kill_until_given_up(running(), "learner", step=4.0, progress=True) is None
 
 
 @pytest.mark.parametrize(
@@ -251,3 +253,24 @@ def test_a_failure_keeps_its_first_reason():
     supervision.exited("buffer", MUST_NOT_RESTART, 1.0)
     supervision.fail("something later", 1.1)
     assert supervision.reason == "buffer cannot go on"
+
+
+@pytest.mark.parametrize(("name", "what"), [("actor-0", "acknowledged row"), ("learner", "update"), ("buffer", "answer")])
+def test_deaths_in_a_row_without_anything_done_in_between_are_too_many_at_any_pace(name, what):
+    supervision = running()
+    assert kill_until_given_up(supervision, name, step=1000.0) == 4
+    reason = supervision.given_up[name]
+    assert reason == (f"{name} died 4 times without one {what}, last by signal 9; the limit is supervisor.restarts 3 in a row")
+
+
+def test_a_role_that_gets_something_done_between_its_deaths_is_never_given_up():
+    supervision, now = running(), 0.0
+    for n in range(60):
+        supervision.exited("actor-0", -9, now)
+        supervision.exited("actor-1", -9, now)
+        now += 13.0
+        for action in supervision.tick(now):
+            supervision.started(action.role)
+        if n % 3 == 2:
+            supervision.progressed("actor-0")
+    assert list(supervision.given_up) == ["actor-1"]
