@@ -75,6 +75,7 @@ def evaluate(
     episodes: int,
     seed: int,
     before_step: Callable[[], None] | None = None,
+    watch: Callable[[int, Array], None] | None = None,
 ) -> EvalResult:
     """Play exactly ``episodes`` episodes, episode i reset with ``derive_seed(seed, "eval", i)``.
 
@@ -87,6 +88,7 @@ def evaluate(
         episodes: how many, at least 1.
         seed: of the whole evaluation.
         before_step: called before each step; what it raises ends the evaluation.
+        watch: told after each step how many episodes have ended, and the ``(n,)`` env steps of each so far.
 
     Raises:
         EnvError: the environment crashed, or an episode does not end.
@@ -95,7 +97,7 @@ def evaluate(
         raise EnvError(f"an evaluation needs at least 1 episode, got {episodes}")
     lanes = _lanes(replace(env, lanes=min(env.lanes, episodes)), window, seed)
     with contextlib.closing(lanes):
-        return play_lanes(policy, lanes, episodes, seed, before_step)
+        return play_lanes(policy, lanes, episodes, seed, before_step, watch=watch)
 
 
 def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float] | None:
@@ -126,6 +128,7 @@ def play_lanes(
     seed: int,
     before_step: Callable[[], None] | None = None,
     after_step: Callable[[Obs, Array, LaneStep], None] | None = None,
+    watch: Callable[[int, Array], None] | None = None,
 ) -> EvalResult:
     """As :func:`evaluate`, in lanes that are there; ``after_step`` is told what was seen and done, and what came of it."""
     rng = np.random.default_rng(derive_seed(seed, "eval", "policy"))
@@ -153,6 +156,8 @@ def play_lanes(
                 done += 1
             elif lengths[episode] >= MAX_EPISODE_STEPS:
                 raise EnvError(f"evaluation: episode {episode} runs for {MAX_EPISODE_STEPS} steps; set env.max_episode_steps")
+        if watch is not None:
+            watch(done, lengths)
         obs, playing = stack.push(step.obs, step.episode), step.episode
     known = bool((outcomes != OUTCOME_UNKNOWN).any())
     return EvalResult(returns, lengths, outcomes == OUTCOME_SUCCESS if known else None)

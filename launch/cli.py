@@ -335,10 +335,12 @@ def _plot(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _status(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.watch import endpoint_of, newest_run, show
+    from headrace.launch.watch import endpoint_of, newest_run, show, show_synchronous, synchronous_status
 
-    endpoint = endpoint_of(args.target or newest_run(Path("runs")))
-    return show(endpoint, as_json=args.json, once=args.once, deadline_s=args.deadline)
+    target = args.target or newest_run(Path("runs"))
+    if (status := synchronous_status(target)) is not None:
+        return show_synchronous(status, as_json=args.json)
+    return show(endpoint_of(target), as_json=args.json, once=args.once, deadline_s=args.deadline)
 
 
 def _pool(args: argparse.Namespace, overrides: list[str]) -> int:

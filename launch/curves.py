@@ -93,10 +93,15 @@ def draw_groups(groups: dict[str, list[Path]], out: Path) -> None:
     """Overlay runs: each thinly, and each group's mean with its 95 % bootstrap interval.
 
     Raises:
-        ConfigError: no run has anything to draw yet.
+        ConfigError: no run has anything to draw yet, or there can be no such picture.
         HeadraceError: nothing in a run's metrics can be read.
     """
     figure, axes = _figure()
+    kinds = figure.canvas.get_supported_filetypes()
+    if out.suffix[1:].lower() not in kinds:
+        raise ConfigError(f"--out {out}: not the name of a picture; it must end in one of .{', .'.join(sorted(kinds))}")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no directory {out.parent}")
     drawn = 0
     for number, (label, places) in enumerate(groups.items()):
         color = f"C{number}"
@@ -113,7 +118,10 @@ def draw_groups(groups: dict[str, list[Path]], out: Path) -> None:
             axes.plot(steps, mean, color=color, lw=2, label=f"{label or 'mean'} ({len(curves)} runs, {sure})")
     if not drawn:
         raise ConfigError("nothing to draw yet: no run has returns in its metrics.jsonl")
-    _finish(figure, axes, "", out)
+    try:
+        _finish(figure, axes, "", out)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror or error}") from error
 
 
 def band(curves: Sequence[Array]) -> tuple[Array, Array, Array | None]:
@@ -154,5 +162,8 @@ def _finish(figure: Figure, axes: Axes, title: str, out: Path) -> None:
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")
     part = out.with_name(f".{out.stem}.part{out.suffix}")
-    figure.savefig(part)
-    part.replace(out)
+    try:
+        figure.savefig(part)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)

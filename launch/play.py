@@ -7,6 +7,7 @@ import ctypes.util
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import FEWEST, EvalResult, bootstrap_interval, evaluate
 from headrace.actor.film import Value, film
 from headrace.actor.policy import make_policy
+from headrace.common.clock import MonotonicClock
 from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, SpecError, WireError
 from headrace.common.policy_files import POLICY, SPEC, parse_spec
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.counting import Counting
+from headrace.launch.eval_news import EvalNews
 from headrace.launch.exported import ABOUT, read_export
 from headrace.launch.rundir import RunDir
 
@@ -98,10 +101,10 @@ def find_config(policy: Path) -> Path:
     raise ConfigError(f"{policy} lies in no run directory; say which env it plays with --config CONFIG")
 
 
-def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int) -> EvalResult:
-    """Play ``episodes`` episodes deterministically; see :func:`headrace.actor.evaluate.evaluate`."""
+def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, say: Callable[[str], None]) -> EvalResult:
+    """Play ``episodes`` episodes deterministically and ``say`` how far it is; see :func:`headrace.actor.evaluate.evaluate`."""
     policy = make_policy(weights, make_spec(config.env, config.window), config.actor)
-    return evaluate(policy, config.env, config.window, episodes, seed)
+    return evaluate(policy, config.env, config.window, episodes, seed, watch=EvalNews(say, MonotonicClock()))
 
 
 def play_command(
@@ -120,7 +123,7 @@ def play_command(
         raise ConfigError(f"--episodes: {count}; nearest valid: 1")
     if video is not None:
         _prepare_rendering()
-    result = judge(options, weights, count, seed)
+    result = judge(options, weights, count, seed, lambda text: print(text, file=sys.stderr, flush=True))
     print(f"policy    {path} (update {weights.version.step}{', average' if ema else ''})")
     print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
     for label, text in verdict_lines(result):

@@ -123,6 +123,19 @@ class RunDir:
             file.flush()
             yield
 
+    @property
+    def holder(self) -> str:
+        """Pid of the process that has the run claimed now, empty when there is none."""
+        try:
+            with (self.path / "train.lock").open() as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.read(32).strip()
+        except FileNotFoundError:
+            pass
+        return ""
+
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved config."""
         write_whole(self.config, yaml.safe_dump(dict(config), sort_keys=False))

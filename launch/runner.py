@@ -65,6 +65,7 @@ class TrainResult:
         best: the best evaluation during training, with the ``policy`` that it judged, a path in ``run_dir``; none without any.
             The highest of many noisy numbers flatters: ``headrace eval RUN --best`` judges it anew.
         eval_success_rate: share of successful episodes in the final evaluation, 0 to 1; none where the env does not say.
+        resumed: whether ``wall_s`` tells of the last of several starts only.
     """
 
     run_dir: str
@@ -83,6 +84,7 @@ class TrainResult:
     offline_updates: int = 0
     best: Mapping[str, Any] | None = None
     eval_success_rate: float | None = None
+    resumed: bool = False
 
 
 def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | str | None = None) -> TrainResult:
@@ -130,7 +132,7 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     config = resume_config(old, overrides)
     require_resumable(run, old, config)
     require_parts(config)
-    return _Job(config, run, None).run()
+    return _Job(config, run, None, resumed=True).run()
 
 
 def require_parts(config: RunConfig) -> None:
@@ -203,8 +205,8 @@ class Stopped(KeyboardInterrupt):
 class _Job:
     """One run from its directory to its result."""
 
-    def __init__(self, config: RunConfig, run: RunDir, init_from: Path | None) -> None:
-        self._config, self._run, self._init_from = config, run, init_from
+    def __init__(self, config: RunConfig, run: RunDir, init_from: Path | None, *, resumed: bool = False) -> None:
+        self._config, self._run, self._init_from, self._resumed = config, run, init_from, resumed
         self._begun = time.monotonic()
         # Standard error: standard output is kept for the result.
         self._progress = Progress(Console(stderr=True), run.path.name, MonotonicClock())
@@ -320,6 +322,7 @@ class _Job:
             offline_updates=offline,
             best=self._best(),
             eval_success_rate=None if verdict is None else verdict.success_rate,
+            resumed=self._resumed,
         )
         write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
         if failure:
@@ -345,7 +348,8 @@ class _Job:
             return None, ""
         self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
         try:
-            verdict = judge(config, weights, config.eval.final_episodes, derive_seed(config.seed, "final evaluation"))
+            seed = derive_seed(config.seed, "final evaluation")
+            verdict = judge(config, weights, config.eval.final_episodes, seed, self._reporter.notice)
         except HeadraceError as error:  # the policy and its counters are there all the same
             return None, str(error)
         if not (math.isfinite(verdict.mean) and math.isfinite(verdict.std)):

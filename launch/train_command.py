@@ -62,7 +62,7 @@ def parse_seeds(text: str) -> list[int]:
     """``0..4`` and ``0,3,5`` as numbers.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or names a seed twice.
     """
     if found := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = int(found[1]), int(found[2])
@@ -70,7 +70,12 @@ def parse_seeds(text: str) -> list[int]:
             raise ConfigError(f"--seeds: {text!r} is an empty range, which must go up; nearest valid: {last}..{first}")
         return list(range(first, last + 1))
     elif re.fullmatch(r"\d+(,\d+)*", text):
-        return [int(word) for word in text.split(",")]
+        seeds = [int(word) for word in text.split(",")]
+        if twice := sorted({seed for seed in seeds if seeds.count(seed) > 1}):
+            raise ConfigError(
+                f"--seeds: {text!r} names {twice[0]} twice; nearest valid: {','.join(map(str, dict.fromkeys(seeds)))}"
+            )
+        return seeds
     raise ConfigError(f"--seeds: {text!r} is neither a range such as 0..4 nor a list such as 0,3,5")
 
 
@@ -124,7 +129,7 @@ def print_result(result: TrainResult) -> None:
         ("env steps", f"{result.env_steps:,}"),
         ("updates", f"{result.updates:,} ({offline}{result.achieved_ratio:.3f} per env step after the minimum fill)"),
         *([("updates lost", lost)] if result.updates_lost else []),
-        ("wall clock", f"{result.wall_s:.1f} s"),
+        ("wall clock (since resumed)" if result.resumed else "wall clock", f"{result.wall_s:.1f} s"),
         ("seed", str(result.seed)),
     ]
     written = [run.config, run.metrics, run.curve, run.checkpoints, run.pool, run.logs, run.environment]

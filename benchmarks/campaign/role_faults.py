@@ -64,6 +64,27 @@ ROLES = (
         ("tests/unit/launch/test_headway.py",),
     ),
     Mutant(
+        "endless-episode-not-named",
+        "launch/eval_news.py",
+        "lengths > LONG_EPISODE",
+        "lengths > 10 * LONG_EPISODE",
+        ("tests/unit/launch/test_eval_news.py",),
+    ),
+    Mutant(
+        "synchronous-run-without-its-newest-figures",
+        "launch/watch.py",
+        "lines[-1].items()",
+        "lines[0].items()",
+        ("tests/unit/launch/test_watch_synchronous.py",),
+    ),
+    Mutant(
+        "a-look-at-a-run-finds-nobody",
+        "launch/rundir.py",
+        "return file.read(32).strip()\n",
+        'return ""\n',
+        ("tests/unit/launch/test_watch_synchronous.py",),
+    ),
+    Mutant(
         "film-of-the-state-after-the-step",
         "actor/film.py",
         "value(obs, action)[0]",

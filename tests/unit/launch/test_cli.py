@@ -195,6 +195,7 @@ def test_help_lists_each_config_key_with_type_default_and_unit():
             "port 70000 of 'tcp://127.0.0.1:70000' is above the largest; nearest valid: 65535",
         ),
         (["train", "p.yaml", "--seeds", "4.."], "--seeds: '4..' is neither"),
+        (["train", "p.yaml", "--seeds", "3,0,3"], "--seeds: '3,0,3' names 3 twice; nearest valid: 3,0"),
         (["train", "--resume", "nowhere"], "nowhere: not a run directory"),
         (["train", "p.yaml", "--resume", "nowhere"], "--resume takes config"),
         (["train", "p.yaml", "--init-from", "nowhere"], "nowhere: no policy here"),

@@ -100,3 +100,20 @@ def test_nothing_to_draw_is_said(tmp_path):
         draw_groups(find_groups([tmp_path / "runs"]), tmp_path / "x.png")
     with pytest.raises(ConfigError, match="neither a run directory"):
         find_groups([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("x.txt", "not the name of a picture; it must end in one of .*[.]png"),
+        ("x", "not the name of a picture"),
+        ("nowhere/x.png", "there is no directory .*nowhere"),
+        ("taken.png", "cannot be written: Is a directory"),
+    ],
+)
+def test_where_no_picture_can_be_is_one_line_about_out(make_run, tmp_path, out, said):
+    run = make_run("a")
+    (tmp_path / "taken.png").mkdir()
+    with pytest.raises(ConfigError, match=f"--out .*{out}: {said}"):
+        draw_groups(find_groups([run.path]), tmp_path / out)
+    assert not list(tmp_path.glob(".*part*"))

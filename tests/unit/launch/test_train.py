@@ -215,6 +215,10 @@ def test_train_from_python(place, capsys):
     assert read_policy(find_policy(Path(result.run_dir), best=True)).version.step == result.best["step"]
     print_result(result)
     assert f"best in training  {result.best['return_mean']:.2f} over 1 episodes, at update" in capsys.readouterr().out
+    again = runner.resume(Path(result.run_dir))
+    print_result(again)
+    assert (result.resumed, again.resumed) == (False, True)
+    assert "wall clock (since resumed)  " in capsys.readouterr().out
     assert cli.main(["eval", result.run_dir, "--best", "--episodes", "1"]) == 0
     assert f"best/policy.hrw (update {result.best['step']})" in capsys.readouterr().out
 
