@@ -117,6 +117,9 @@ def stage(tmp_path):
 
     yield make
     for s in made:
+        s.supervisor._asked = 2  # of a test that failed half-way: it would go on, and so would pytest
+        if s.thread.is_alive():
+            s.thread.join(20)
         s.supervisor._kill_all()
 
 
