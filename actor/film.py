@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +107,24 @@ def captioned(frame: Array, lines: tuple[str, ...]) -> Array:
 
     Both sides are even, as the encoder needs them.
     """
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw
 
-    frame = frame.repeat(-(-_LEAST_WIDTH // frame.shape[1]), axis=1).repeat(-(-_LEAST_WIDTH // frame.shape[1]), axis=0)
+    times = -(-_LEAST_WIDTH // frame.shape[1])
+    if times > 1:
+        frame = frame.repeat(times, axis=1).repeat(times, axis=0)
     height, width = frame.shape[:2]
     size = width // _LETTERS
     line = size + size // 4
     whole = Image.new("RGB", (width + width % 2, height + (bar := line * len(lines) + size // 4) + (height + bar) % 2))
     whole.paste(Image.fromarray(frame), (0, 0))
-    draw, font = ImageDraw.Draw(whole), ImageFont.load_default(size)
+    draw, font = ImageDraw.Draw(whole), _font(size)
     for i, text in enumerate(lines):
         draw.text((size // 4, height + i * line), text, "white", font)
     return np.asarray(whole)
+
+
+@cache
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)

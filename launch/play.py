@@ -17,7 +17,7 @@ from headrace.actor.best import BEST
 from headrace.actor.envs import make_spec
 from headrace.actor.evaluate import FEWEST, EvalResult, bootstrap_interval, evaluate
 from headrace.actor.film import Value, film
-from headrace.actor.policy import make_policy
+from headrace.actor.policy import Policy, make_policy
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, SpecError, WireError
 from headrace.common.policy_files import POLICY, SPEC, parse_spec
@@ -101,10 +101,15 @@ def find_config(policy: Path) -> Path:
     raise ConfigError(f"{policy} lies in no run directory; say which env it plays with --config CONFIG")
 
 
-def judge(config: RunConfig, weights: WeightSet, episodes: int, seed: int, say: Callable[[str], None]) -> EvalResult:
+def make_player(config: RunConfig, weights: WeightSet) -> tuple[Policy, TransitionSpec]:
+    """The policy that plays the env of ``config``, which is made once to see what that is."""
+    spec = make_spec(config.env, config.window)
+    return make_policy(weights, spec, config.actor), spec
+
+
+def judge(config: RunConfig, player: Policy, episodes: int, seed: int, say: Callable[[str], None]) -> EvalResult:
     """Play ``episodes`` episodes deterministically and ``say`` how far it is; see :func:`headrace.actor.evaluate.evaluate`."""
-    policy = make_policy(weights, make_spec(config.env, config.window), config.actor)
-    return evaluate(policy, config.env, config.window, episodes, seed, watch=EvalNews(say, MonotonicClock()))
+    return evaluate(player, config.env, config.window, episodes, seed, watch=EvalNews(say, MonotonicClock()))
 
 
 def play_command(
@@ -123,23 +128,22 @@ def play_command(
         raise ConfigError(f"--episodes: {count}; nearest valid: 1")
     if video is not None:
         _prepare_rendering()
-    result = judge(options, weights, count, seed, lambda text: print(text, file=sys.stderr, flush=True))
+    player, spec = make_player(options, weights)
+    result = judge(options, player, count, seed, lambda text: print(text, file=sys.stderr, flush=True))
     print(f"policy    {path} (update {weights.version.step}{', average' if ema else ''})")
     print(f"env       {options.env.id}, {count} episodes, seed {seed}, deterministic")
     for label, text in verdict_lines(result):
         print(f"{label:<10}{text}")
     if video is not None:
-        print(f"video     {_film(options, path, weights, seed, video, int(result.lengths[0]))}")
+        values = find_values(path, options, spec)
+        print(f"video     {_film(options, player, values, seed, video, int(result.lengths[0]))}")
     return 0
 
 
-def _film(config: RunConfig, policy: Path, weights: WeightSet, seed: int, directory: Path, steps: int) -> Path:
+def _film(config: RunConfig, player: Policy, values: Value | None, seed: int, directory: Path, steps: int) -> Path:
     """The film of the first episode, which takes ``steps`` steps, into ``directory``."""
     missing = [p for p in (directory, *directory.parents) if not p.exists()]
-    spec = make_spec(config.env, config.window)
-    player = make_policy(weights, spec, config.actor)
     with Counting("filming", unit="steps") as counting:
-        values = find_values(policy, config, spec)
         path, note = film(player, config.env, config.window, seed, directory, values, lambda done: counting(done, steps))
     if path is not None:
         return path

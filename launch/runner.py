@@ -29,7 +29,7 @@ from headrace.launch.children import is_routine
 from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
 from headrace.launch.lineup import Lineup
 from headrace.launch.pinning import find_demos
-from headrace.launch.play import find_policy, judge, read_policy
+from headrace.launch.play import find_policy, judge, make_player, read_policy
 from headrace.launch.pools import find_past
 from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
@@ -349,7 +349,8 @@ class _Job:
         self._progress.notice(f"final evaluation over {config.eval.final_episodes} episodes")
         try:
             seed = derive_seed(config.seed, "final evaluation")
-            verdict = judge(config, weights, config.eval.final_episodes, seed, self._reporter.notice)
+            player, _ = make_player(config, weights)
+            verdict = judge(config, player, config.eval.final_episodes, seed, self._reporter.notice)
         except HeadraceError as error:  # the policy and its counters are there all the same
             return None, str(error)
         if not (math.isfinite(verdict.mean) and math.isfinite(verdict.std)):

@@ -141,7 +141,7 @@ class SAC(TrainState):
     def update_actor(self, sample: Sample) -> Metrics:
         """One step of the actor and of the temperature; nothing else changes."""
         alpha, buffers = self.temperature.alpha(), self._copy_buffers()
-        found = self._found(self._actor_gradients, sample)
+        found = self._found(lambda rows: self._actor_gradients(rows, alpha), sample)
         means = {"actor/qvalue_mean": found.q.mean()}
         if found.log_prob is None:
             self._require_no_entropy()
@@ -211,13 +211,13 @@ class SAC(TrainState):
         target = self._target(sample, next_q, next_log_prob)
         return model.sac_gradients_at(q, target, sample.importance), target
 
-    def _actor_gradients(self, sample: Sample) -> ActorGradients:
+    def _actor_gradients(self, sample: Sample, alpha: Tensor) -> ActorGradients:
         """Gradients of the actor towards what the critics say of its own actions."""
         model, reduction = self.model, self.config.actor_reduction
         with torch.no_grad():
             critic_features = model.state_features(sample.obs, "critic")
         actor_features = model.state_features(sample.obs, "actor")
-        alpha, cloning = self.temperature.alpha(), self._cloning(sample)
+        cloning = self._cloning(sample)
         return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction, cloning)
 
     def _target(self, sample: Sample, next_q: Tensor, next_log_prob: Tensor | None) -> Tensor:

@@ -99,7 +99,7 @@ class TrainState:
         policy = {**self.model.policy_description(), "normalise": self.normaliser is not None}
         tensors = {name: _to_numpy(gathered(t)) for name, t in self.model.policy_tensors().items()}
         if self.average is not None:
-            tensors.update({AVERAGE + name: _to_numpy(t) for name, t in self.average.get_state().items()})
+            tensors.update({AVERAGE + name: _to_numpy(gathered(t)) for name, t in self.average.tensors.items()})
         if self.normaliser is not None:
             for name, tensor in self.normaliser.get_state().items():
                 if name.partition(".")[2] in self._actor_keys:

@@ -21,6 +21,13 @@ from headrace.learner.models import make_model
 from headrace.learner.sac import SAC
 
 SMALL = {"hidden": [16, 16]}
+SHAPES = [
+    {"hidden": [16, 16], "critics": 2},
+    {"hidden": [24], "critics": 1},
+    {"hidden": [8, 32, 16], "critics": 3},
+    {"hidden": [], "critics": 2},
+    {"hidden": [16], "critic_hidden": [24, 8], "critics": 2},
+]
 
 
 def make_spec(

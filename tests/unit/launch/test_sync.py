@@ -1,20 +1,16 @@
 """Synchronous mode: equal runs are equal to the bit, stopped or not, and every step is counted once."""
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.scripted import read_log
+from helpers.sync_runs import BY_PRIORITY, FANCY, MIXED, UNEVEN, Told, config_of, play, range_of, steps
 
 from headrace.actor.best import read_evaluation
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.clock import ManualClock
-from headrace.common.config import dump, merge
-from headrace.common.errors import CheckpointError
 from headrace.common.weights import WeightSet
 from headrace.launch import sync
-from headrace.launch.config import make_config, resume_config
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.play import find_policy, read_policy, read_spec
 from headrace.launch.rundir import RunDir
@@ -22,89 +18,6 @@ from headrace.launch.sync import SyncRun, run_sync
 from headrace.launch.sync_actor import STREAM, SyncActor
 from headrace.learner import checkpoint
 from headrace.learner.sinks import MetricSinks
-
-PENDULUM = {
-    "env": {"id": "Pendulum-v1", "max_episode_steps": 20},
-    "model": {"options": {"hidden": [8, 8]}},
-    "learner": {"batch_size": 16, "checkpoint_every_updates": 1_000_000},
-    "pool": {"capacity": 100},  # smaller than a run, so that rows are evicted too
-    "pacing": {"env_steps": 160, "min_fill": 20, "random_steps": 30},
-    "eval": {"every": 0},
-    "sinks": {"tensorboard": False},
-}
-FANCY = {
-    "env": {"lanes": 2},
-    "actor": {"count": 2, "epsilon": 0.4},
-    "window": {"n_step": 3, "stack": 2},
-    "pacing": {"ratio": 0.7},
-    "learner": {"normalise_obs": True, "normalise_rewards": True, "actor_update_interval": 2},
-    "pool": {"min_block_rows": 4},
-}
-MIXED = {  # odd shares, so that remainders are carried over a checkpoint
-    "actor": {"count": 2},
-    "learner": {"batch_size": 15},
-    "sampling": {
-        "sets": {
-            "first": {"share": 0.3, "actor_share": 0.8, "actor": ["actor-0"], "when_small": "replace", "min_fill": 15},
-            "newest": {"share": 0.7, "actor_share": 0.2, "newest_rows": 60, "balance": "task"},
-        }
-    },
-}
-BY_PRIORITY = {"sampling": {"method": "prioritised", "importance_anneal_updates": 200}}
-CROSSQ = {"model": {"options": {"critic_batch_norm": True}}, "learner": {"adam_beta1": 0.5, "actor_update_interval": 3}}
-DROQ = {"model": {"options": {"critic_layer_norm": True, "critic_dropout": 0.1}}, "learner": {"actor_reduction": "mean"}}
-PIXELS = {
-    "env": {"id": "helpers.scripted:make", "max_episode_steps": None, "kwargs": {"lengths": [20], "form": "dict"}},
-    "window": {"stack": 2},
-    "model": {"type": "pixels", "options": {"channels": [4], "strides": [1], "projection": 8}},
-}
-UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
-    "env": {
-        "id": "helpers.scripted:make",
-        "max_episode_steps": None,
-        "lanes": 2,
-        "kwargs": {"lengths": [3, 4, 5, 7, 9], "ends": ["truncated", "terminated", "both"]},
-    },
-    "learner": {"checkpoint_every_updates": 30},
-}
-
-
-class Told:
-    def __init__(self, on_update=lambda: None):
-        self.notices, self.on_update = [], on_update
-
-    def notice(self, text):
-        self.notices.append(text)
-
-    def update(self, status):
-        self.on_update()
-
-
-def config_of(*changes):
-    mapping = PENDULUM
-    for change in changes:
-        mapping = merge(mapping, change)
-    return make_config(mapping)
-
-
-def play(place: Path, config, interrupt=None, told=None, clock=None, begin=None):
-    """Run or go on in ``place`` and give the digest of the end."""
-    run = RunDir.open(place) if (place / "config.yaml").exists() else RunDir.create(place, dump(config))
-    with MetricSinks(run.path, config.sinks) as sinks:
-        job = SyncRun(config, run, told or Told(), sinks, clock or ManualClock())
-        try:
-            if begin is not None:
-                begin(job)
-            job.run(interrupt or Interrupt())
-        finally:
-            assert job.check_valid() == (True, "")
-            digest = job.digest()
-            job.close()
-    return digest
-
-
-def steps(n):
-    return {"pacing": {"env_steps": n}}
 
 
 def test_two_runs_of_one_seed_are_equal_update_by_update(tmp_path):
@@ -147,35 +60,6 @@ def test_priorities_follow_the_updates(tmp_path):
     assert stale == 0
 
 
-BOTH = merge(merge(MIXED, BY_PRIORITY), {"sampling": {"sets": {"newest": {"balance": "none"}}}})
-CHANGES = {"plain": {}, "fancy": FANCY, "mixed": MIXED, "by-priority": BY_PRIORITY, "both": BOTH}
-AVERAGE = {"learner": {"ema_decay": 0.9, "bc_weight": 0.1, "cql_weight": 0.5, "cql_actions": 1}, "actor": {"ema": True}}
-FOLLOWING = {"window": {"next_action": True, "n_step": 2}, "learner": {"resample_target_action": False}}
-CHANGES |= {"crossq": CROSSQ, "droq": DROQ, "pixels": PIXELS, "average": AVERAGE, "following": FOLLOWING}
-
-
-@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
-def test_half_then_resumed_is_the_whole(tmp_path, changes):
-    whole = play(tmp_path / "whole", config_of(changes, steps(320)))
-    half = play(tmp_path / "half", config_of(changes))
-    assert half != whole
-    assert play(tmp_path / "half", config_of(changes, steps(320))) == whole
-
-
-def test_a_resumed_run_may_mix_its_batches_otherwise(tmp_path):
-    play(tmp_path, config_of(MIXED))
-    shares = {"first.share": 0.4, "newest.share": 0, "rest.share": 0.6, "rest.actor_share": 0}
-    words = [f"--sampling.sets.{key}={share}" for key, share in shares.items()]
-    told, seen = Told(), []
-
-    def begin(job):
-        told.on_update = lambda: seen.append(job.pool.sampling_info())
-
-    play(tmp_path, resume_config(config_of(MIXED), ["--pacing.env_steps", "320", *words]), told=told, begin=begin)
-    mixes = {mix: {name: round(s["realised"], 3) for name, s in sets.items()} for mix, sets in seen[-1]["mixes"].items()}
-    assert mixes == {"critic": {"first": 0.4, "rest": 0.6}, "actor": {"first": 0.8, "newest": 0.2}}
-
-
 @pytest.mark.parametrize(("acts", "judged"), [(False, True), (True, False)])
 def test_actors_and_evaluations_each_take_the_policy_or_its_average(tmp_path, monkeypatch, acts, judged):
     ema = {"learner": {"ema_decay": 0.9}, "actor": {"ema": acts}, "eval": {"ema": judged, "every": 40, "episodes": 1}}
@@ -206,86 +90,6 @@ def test_actors_and_evaluations_each_take_the_policy_or_its_average(tmp_path, mo
     assert {("actor", True), ("evaluation", True)} <= set(used)
     best = WeightSet.unpack(find_policy(run.path, best=True).read_bytes())
     assert best.tensors.keys() == read_policy(find_policy(run.path)).tensors.keys()
-
-
-@pytest.mark.parametrize("changes", [{"learner": {"checkpoint_every_updates": 30}}, UNEVEN], ids=["together", "uneven"])
-@pytest.mark.parametrize("dies_after", [10, 75])
-def test_killed_then_resumed_is_the_whole(tmp_path, changes, dies_after):
-    config = config_of(changes)
-    whole = play(tmp_path / "whole", config)
-
-    def die(job):
-        update = job.sac.update
-
-        def fatal(batch, statistics=None, actor_batch=None):
-            if job.sac.step == dies_after:
-                raise RuntimeError("killed")
-            return update(batch, statistics, actor_batch)
-
-        job.sac.update = fatal
-
-    run = RunDir.create(tmp_path / "killed", dump(config))
-    with MetricSinks(run.path, config.sinks) as sinks:
-        job = SyncRun(config, run, Told(), sinks, ManualClock())
-        die(job)
-        with pytest.raises(RuntimeError, match="killed"):
-            job.run(Interrupt())
-        job.close()
-    assert len(list(run.checkpoints.glob("step_*"))) == dies_after // 30
-    assert play(run.path, config) == whole
-
-
-def test_ctrl_c_stops_between_episodes_and_loses_nothing(tmp_path):
-    config = config_of()
-    whole = play(tmp_path / "whole", config)
-    interrupt, told = Interrupt(), Told()
-
-    def ask_inside_an_episode(job):
-        act = job._act
-
-        def counting():
-            interrupt.asked |= job.executed == 69
-            return act()
-
-        job._act = counting
-
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path / "stopped", config, interrupt, told, begin=ask_inside_an_episode)
-    assert told.notices[-1].startswith("stopped between two episodes")
-    assert (
-        json.loads((checkpoint.newest(tmp_path / "stopped" / "checkpoints") / "sync.json").read_text())["actors"]["actor-0"][
-            "executed"
-        ]
-        == 80
-    )
-    assert play(tmp_path / "stopped", config) == whole
-
-
-def test_ctrl_c_cuts_an_episode_that_does_not_end_in_time(tmp_path):
-    config = config_of({"env": {"max_episode_steps": 1000}})
-    interrupt, clock, told = Interrupt(), ManualClock(), Told()
-
-    def ask_at_step_50(job):
-        act = job._act
-
-        def counting():
-            interrupt.asked |= job.executed >= 50
-            clock.advance(1.0)
-            return act()
-
-        job._act = counting
-
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path / "r", config, interrupt, told, clock, ask_at_step_50)
-    assert "cut (truncated)" in told.notices[-1]
-    pool = SACReplayPool.from_path(checkpoint.newest(tmp_path / "r" / "checkpoints") / "pool")
-    rows = pool.gather(range_of(pool)).rows
-    assert rows["truncated"].tolist() == [0] * (len(rows) - 1) + [1]
-    assert 55 <= len(rows) <= 57  # five seconds of one step each
-
-
-def range_of(pool):
-    return np.arange(pool.tail, pool.head)
 
 
 @pytest.mark.parametrize(("ratio", "updates"), [(0.0, 0), (0.3, 42), (1.0, 140), (2.5, 350)])
@@ -376,15 +180,6 @@ def test_run_directory_is_that_of_any_run(tmp_path):
     assert "critic/loss" in records[-1]
     assert len(shown) >= 4
     assert status["counters"]["rows_evicted"] == 60
-
-
-def test_a_checkpoint_without_its_pool_is_refused(tmp_path):
-    run = RunDir.create(tmp_path / "r", {})
-    run_sync(config_of(steps(60)), run, Told(), clock=ManualClock())
-    state = checkpoint.read(checkpoint.newest(run.checkpoints)).state
-    checkpoint.write(run.checkpoints, 99, state, files={"sync.json": b"{}"}, keep=1)
-    with pytest.raises(CheckpointError, match="no checkpoint of a synchronous run"):
-        run_sync(config_of(steps(80)), run, Told(), clock=ManualClock())
 
 
 def test_init_from_a_policy(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers.learner import Alone, make_batch, make_sac, make_spec
+from helpers.learner import SHAPES, Alone, make_batch, make_sac, make_spec
 
 from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
@@ -15,13 +15,6 @@ from headrace.learner.config import ModelConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.models import make_model
 
-SHAPES = [
-    {"hidden": [16, 16], "critics": 2},
-    {"hidden": [24], "critics": 1},
-    {"hidden": [8, 32, 16], "critics": 3},
-    {"hidden": [], "critics": 2},
-    {"hidden": [16], "critic_hidden": [24, 8], "critics": 2},
-]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 

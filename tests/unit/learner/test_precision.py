@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from helpers.learner import Alone, OwnModel, make_batch, make_sac, make_spec
+from helpers.learner import SHAPES, Alone, OwnModel, make_batch, make_sac, make_spec
 
 from headrace.common.errors import ConfigError, SpecError
 from headrace.learner import contract, dense, mlp, precision
@@ -20,13 +20,6 @@ from headrace.learner.models import make_model
 from headrace.learner.sac import SAC
 
 SPEC = make_spec()
-SHAPES = [
-    {"hidden": [16, 16], "critics": 2},
-    {"hidden": [24], "critics": 1},
-    {"hidden": [8, 32, 16], "critics": 3},
-    {"hidden": [], "critics": 2},
-    {"hidden": [16], "critic_hidden": [24, 8], "critics": 2},
-]
 ROWS = 31
 ROUGH = 0.1  # of the norm: small networks, roundings of 2^-9 each, and ReLUs that turn
 
