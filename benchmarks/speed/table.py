@@ -169,9 +169,9 @@ def _prioritised(setup: Setup, stack: ExitStack) -> Subjects:
 def _growth(setup: Setup, stack: ExitStack) -> Subjects:
     out: Subjects = {}
     for rows in SIZES[: 3 if setup.quick else 4]:
-        options = {"role": "pool", "kind": "flat", "rows": rows, "block": 500, "insert": 64}
-        for work in ("sample", "insert"):
-            out[f"{work} {rows}"] = stack.enter_context(Child("ours.py", {**options, "work": work}))
+        for work, blocks in (("sample", {"block": 500}), ("insert", {"block": 64, "insert": 64})):
+            options = {"role": "pool", "kind": "flat", "rows": rows, "work": work, **blocks}
+            out[f"{work} {rows}"] = stack.enter_context(Child("ours.py", options))
         limit = {"role": "gather", "rows": rows, "widths": [FLAT_ROW, FLAT_FRAME, FLAT_FRAME]}
         out[f"gather {rows}"] = stack.enter_context(Child("limits.py", limit))
     return out
