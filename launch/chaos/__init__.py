@@ -1,0 +1,1 @@
+"""Faults on purpose: what `headrace chaos` does to a whole job, and who judges it."""
