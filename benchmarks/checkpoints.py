@@ -42,8 +42,8 @@ from typing import Any
 import numpy as np
 import torch
 from campaign import provenance, records, saving
-from campaign.process import guarded
-from campaign.saving import POLICY, Unable, audit, state, weights
+from campaign.process import Unable, guarded
+from campaign.saving import POLICY, audit, state, weights
 
 from headrace.learner import checkpoint
 

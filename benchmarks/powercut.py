@@ -53,9 +53,9 @@ import numpy as np
 from campaign import cuts, machine, provenance, records, target, writing
 from campaign.choosing import add_only, plan_of
 from campaign.disk import SURVIVALS
-from campaign.machine import Machine, Unable
+from campaign.machine import Machine
 from campaign.numbered import Verdict
-from campaign.process import ProcessFailed, guarded
+from campaign.process import ProcessFailed, Unable, guarded
 from campaign.strikes import Scale, said
 from campaign.target import Place, Target
 from campaign.writing import ACKED, Progress

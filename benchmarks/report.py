@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/report.py            # write them
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
 
-What it says: a table of verdicts first, then each gate with its seeds, settings and curve, headrace beside its peers,
+What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings and curve, headrace beside its peers,
 survival, kills under load, power cuts, the speed of pool and learner, and planted faults. A gate without records says
 "not run yet". Records that no section knows are listed with their newest line.
 
@@ -19,7 +19,9 @@ import sys
 
 from campaign import records, tables
 from campaign.drawing import draw_curves
+from campaign.promise_tables import promise_section, tallies
 from campaign.registry import GATES, PICTURES
+from promised import promises
 
 PAGE = "README.md"
 KNOWN = (
@@ -36,8 +38,11 @@ def main() -> int:
     gates, peers, survival, pool, kills, mutants, powercuts, learner = (found.get(name, []) for name in KNOWN)
     pictures = {} if args.check else {name: draw(name, gates) for name in PICTURES}
     drawn = [name for name in PICTURES if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
-    others = {name: lines for name, lines in found.items() if name not in KNOWN}
-    text = tables.page(gates, peers, survival, others, drawn, pool, kills, mutants, powercuts, learner)
+    known = promises()
+    shown = {*KNOWN, *(row.file for promise in known.values() for row in promise.parts)}
+    others = {name: lines for name, lines in found.items() if name not in shown}
+    promised = promise_section(known, found)
+    text = tables.page(gates, peers, survival, others, drawn, pool, kills, mutants, powercuts, learner, promised)
     page = records.RESULTS / PAGE
     if args.check:
         same = page.exists() and page.read_text(encoding="utf-8") == text
@@ -47,7 +52,8 @@ def main() -> int:
     page.write_text(text, encoding="utf-8")
     print(page.relative_to(records.ROOT))
     lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner)
-    print(json.dumps({line.name: line.state for line in lines}))
+    kept = {name: tally.state for name, tally in tallies(known, found).items()}
+    print(json.dumps({**{line.name: line.state for line in lines}, **kept}))
     return 0
 
 

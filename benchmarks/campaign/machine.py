@@ -19,7 +19,7 @@ import numpy as np
 
 from campaign.disk import Disk
 from campaign.fuse import DiskFile, mount
-from campaign.process import ProcessFailed
+from campaign.process import ProcessFailed, Unable
 from headrace.common import boot
 
 SCRIPT = Path(__file__).resolve().parents[1] / "powercut.py"
@@ -28,10 +28,6 @@ TOOL_S, STOP_S = 30.0, 10.0
 NEW_MOUNTS, PRIVATE = 0x20000, 0x44000  # unshare(2): CLONE_NEWNS; mount(2): MS_REC | MS_PRIVATE
 BLOCK = 4096
 IDLE_MS = 300
-
-
-class Unable(Exception):
-    """This process may not do what the campaign needs; the text says what is missing."""
 
 
 def require() -> None:

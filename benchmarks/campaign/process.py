@@ -32,6 +32,10 @@ class ProcessFailed(Exception):
         self.code = code
 
 
+class Unable(Exception):
+    """This machine or this process cannot do what was asked for; the text says what is missing."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A process that has ended with exit code 0.

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from campaign.process import Unable
 from headrace.common.errors import HeadraceError
 from headrace.common.policy_files import POLICY
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -38,10 +39,6 @@ CALLS = {"write": "ENOSPC", "fsync": "EIO", "rename": "EIO", "unlinkat": "EIO", 
 MOST_CALLS = 200
 WRITTEN, NOT_SAVED = 0, 3  # exit codes of a process that writes one checkpoint
 _REPORT = struct.Struct("<q")
-
-
-class Unable(Exception):
-    """This machine cannot do what was asked for; the text says what is missing."""
 
 
 @dataclass(frozen=True)

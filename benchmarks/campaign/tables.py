@@ -39,14 +39,19 @@ def page(
     mutants: Records = (),
     powercuts: Records = (),
     learner: Records = (),
+    promised: Sequence[str] = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
-        " `kills.py`, `powercut.py`, `pool.py`, `learner.py` and `mutants.py` in `benchmarks/`.",
+        " `promises.py`, `kills.py`, `powercut.py`, `pool.py`, `learner.py` and `mutants.py` in `benchmarks/`.",
         _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner),
+        "## Promises",
+        "What is promised, and the trials that try to break it; the commands are scripts of `benchmarks/`. A bound says how"
+        " often a trial may fail at most, with 95 % confidence, after what was seen: 1 - 0.05^(1/N) after 0 of N.",
+        *(promised or [NOT_RUN]),
         "## Learning gates",
         *(part for name in PICTURES for part in picture_parts(name, gates, name in drawn)),
         "## Beside other libraries",

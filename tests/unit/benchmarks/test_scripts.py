@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
-
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-
-
-def load(name):
-    """A script as a module, from its path."""
-    found = importlib.util.spec_from_file_location(f"benchmarks_{name}", BENCHMARKS / f"{name}.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+from helpers.scripts import load
 
 
 @pytest.mark.parametrize(
@@ -32,6 +21,7 @@ def load(name):
         "peer_sb3",
         "pool",
         "powercut",
+        "promises",
         "report",
         "slow_link",
         "survival",
