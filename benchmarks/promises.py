@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -45,7 +46,13 @@ from promised import parts_of, promises
 from headrace.common.errors import HeadraceError
 
 FILE = records.RESULTS / "promises.jsonl"
-WRONG = (AssertionError, OSError, ProcessFailed, HeadraceError, subprocess.SubprocessError)  # what a trial may raise as a problem
+WRONG = (
+    AssertionError,
+    OSError,
+    ProcessFailed,
+    HeadraceError,
+    subprocess.SubprocessError,
+)  # what a trial may raise as a problem
 UNABLE = 2
 
 
@@ -159,7 +166,7 @@ class Campaign:
             "part": part.name,
             "trial": number,
             "seed": seed,
-            "figures": {key: plain(value) for key, value in outcome.figures.items()},
+            "figures": {key: plain(value) for key, value in outcome.figures.items() if math.isfinite(value)},
             "bar": part.asked,
             "passed": not problems,
             "problems": problems,

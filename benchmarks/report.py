@@ -4,9 +4,9 @@
     .venv/bin/python benchmarks/report.py            # write them
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
 
-What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings and curve, headrace beside its peers,
-survival, kills under load, power cuts, the speed of pool and learner, and planted faults. A gate without records says
-"not run yet". Records that no section knows are listed with their newest line.
+What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings
+and curve, headrace beside its peers, survival, kills under load, power cuts, the speed of pool and learner, and planted faults.
+A gate without records says "not run yet". Records that no section knows are listed with their newest line.
 
 How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
 """

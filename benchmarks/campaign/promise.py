@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
-from campaign.intervals import failure_bound
+from campaign.intervals import failure_bound, mean_interval
 from campaign.records import Record, latest
 
 SUM, EACH, MEDIAN = "sum", "each", "median"  # which value of many trials a bar looks at
+MEAN = "mean"  # with the bounds of its 95 % interval, both of which must be within the limits
 KEYS = ("part", "trial")
 
 
@@ -50,7 +52,7 @@ class Bar:
 
     Attributes:
         figure: its name, with its unit at its end (``exit_s``).
-        over: what of all trials is looked at: their ``sum``, their ``median``, or ``each`` of them.
+        over: what of all trials is looked at: ``sum``, ``median``, ``each``, or the 95 % interval of the ``mean``.
         low, high: limits, which are allowed themselves.
     """
 
@@ -74,7 +76,7 @@ class Bar:
         values = [r["figures"][self.figure] for r in records if self.figure in r["figures"]]
         if not values:
             return f"{self.figure} -", (self.low, self.high) == (None, None)
-        seen = {SUM: [sum(values)], MEDIAN: [median(values)], EACH: [min(values), max(values)]}[self.over]
+        seen = _SEEN[self.over](values)
         met = (self.low is None or seen[0] >= self.low) and (self.high is None or seen[-1] <= self.high)
         if self.over == EACH and (self.low is None) != (self.high is None):
             seen = seen[:1] if self.high is None else seen[1:]  # the one that comes nearest to the bar
@@ -87,6 +89,14 @@ class Bar:
         if self.low is not None and self.high is not None:
             return f"{self.low:g}" if self.low == self.high else f"{self.low:g} to {self.high:g}"
         return f">= {self.low:,g}" if self.low is not None else f"<= {self.high:,g}" if self.high is not None else ""
+
+
+_SEEN: Mapping[str, Callable[[list[float]], list[float]]] = {
+    SUM: lambda values: [sum(values)],
+    MEDIAN: lambda values: [median(values)],
+    MEAN: lambda values: [float(bound) for bound in mean_interval(values)],
+    EACH: lambda values: [min(values), max(values)],
+}
 
 
 def never(*figures: str) -> tuple[Bar, ...]:
@@ -190,8 +200,9 @@ class Part:
         return zlib.crc32(f"{promise}/{self.name}/{number}".encode())
 
     def problems(self, outcome: Outcome) -> tuple[str, ...]:
-        """What is wrong with one trial."""
-        return (*outcome.problems, *filter(None, (bar.broken_by(outcome.figures) for bar in self.bars)))
+        """What is wrong with one trial; a figure that is no number is, whatever is asked of it."""
+        odd = tuple(f"{name} is {value}" for name, value in outcome.figures.items() if not math.isfinite(value))
+        return (*outcome.problems, *odd, *filter(None, (bar.broken_by(outcome.figures) for bar in self.bars)))
 
     @property
     def asked(self) -> str:

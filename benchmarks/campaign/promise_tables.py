@@ -7,12 +7,26 @@ from collections.abc import Mapping, Sequence
 from campaign.markdown import DASH, Records, commits, table
 from campaign.promise import Promise, Tally
 
-HEAD = ("promise", "trials of", "command", "verdict", "trials", "failures", "95 % upper bound", "figure", "bar", "commits", "dates")
+HEAD = (
+    "promise",
+    "trials of",
+    "command",
+    "verdict",
+    "trials",
+    "failures",
+    "95 % upper bound",
+    "figure",
+    "bar",
+    "commits",
+    "dates",
+)
 
 
 def tallies(promises: Mapping[str, Promise], found: Mapping[str, Records]) -> dict[str, Tally]:
     """``P12/name`` -> what the records say; ``found``: records by the name of their file."""
-    return {f"{p.number}/{row.name}": row.tally(p.number, found.get(row.file, ())) for p in promises.values() for row in p.parts}
+    return {
+        f"{p.number}/{row.name}": row.tally(p.number, found.get(row.file, ())) for p in promises.values() for row in p.parts
+    }
 
 
 def promise_section(promises: Mapping[str, Promise], found: Mapping[str, Records]) -> list[str]:

@@ -1,4 +1,4 @@
-"""P3: at `pool.ack: synced` rows outlive a power cut; at `memory` the loss is what a snapshot is old. Recorded by powercut.py."""
+"""P3: at `pool.ack: synced` rows outlive a power cut; at `memory` the loss is what a snapshot is old (powercut.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from campaign.numbered import FAULTS
 from campaign.promise import Outcome, Part, Promise, Recorded, Tally, Trial, counted, told
 from campaign.records import Record
 from campaign.strikes import TRIALS
-from promised import p02_buffer_kill as kills
 from snapshots import acknowledged
+
+from promised import p02_buffer_kill as kills
 
 
 def tell(known: Sequence[Record], kinds: Sequence[str]) -> Tally:
