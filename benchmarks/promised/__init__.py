@@ -20,7 +20,8 @@ A module is found by its name, so adding one touches no other file. The smallest
     ))
 
 Then `promises.py --only P99 --quick` makes one small trial, `promises.py --only P99` all hundred and their records, and
-`report.py` puts the row into the results page. Rules:
+`report.py` puts the row into the results page (which a test holds against the modules and records: run it with each of them).
+Rules:
 
 - A trial makes its chance with ``trial.rng`` alone, and its files below ``trial.place``; it ends what it starts.
 - What it counts goes into ``figures``, each with a bar or with ``told(...)``; what cannot be counted into ``problems``. An
