@@ -137,16 +137,26 @@ class SACReplayPool(RowPool):
             flat = flatten(transitions)
             if not len(next(iter(flat.values()))):
                 return
-            layout = self._plain or PlainLayout.of_batch(flat, self.spec)
-            store = self._store or self._create(layout.spec(flat), layout)
-            self._plain = layout
-            block = layout.block(flat, store.spec)
+            layout = self._plain or self._first_layout(flat)
+            spec = self.spec or layout.spec(flat)
+            block = layout.block(flat, spec)
             try:
+                if self._store is None:
+                    block.check(spec)  # a first batch that is refused fixes nothing
+                store, self._plain = self._store or self._create(spec, layout), layout
                 self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
             except BlockRefused as error:
                 raise layout.blamed(error, flat) from error
             if self._home.path is None and self._staging is None:
                 self._staging = Staging.of(layout, store.segment)
+
+    def _first_layout(self, flat: Mapping[tuple[str, ...], Any]) -> PlainLayout:
+        if self.config.min_block_rows > 1:
+            raise ConfigError(
+                f"pool.min_block_rows: {self.config.min_block_rows} leaves room for one frame a row, but each row of a plain"
+                " dictionary brings two, so the pool would never hold its capacity; nearest valid: 1"
+            )
+        return PlainLayout.of_batch(flat, self.spec)
 
     def sample_batch(self, batch_size: int, mix: str = "critic") -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.

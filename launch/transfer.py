@@ -12,6 +12,7 @@ from headrace.buffer.partial import Partial
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
 from headrace.buffer.transfer import export_pool, import_pool
+from headrace.common.config import load
 from headrace.common.errors import ConfigError
 from headrace.launch.counting import Counting
 from headrace.launch.demo_load import Found, is_export, load_demonstrations, open_demonstrations
@@ -58,11 +59,11 @@ def import_command(
     if is_export(source):
         _refuse("an export says that itself", {**_given(options), "--n-step": n_step, "--stack": stack, "--actor": actor})
         return _import_export(source, target, sizes)
-    demos, window = open_demonstrations(source, options), WindowConfig(n_step or 1, stack or 1)
+    demos, window = open_demonstrations(source, options), load(WindowConfig, {"n_step": _or(n_step, 1), "stack": _or(stack, 1)}, "window")
 
     def new_pool(path: Path) -> SACReplayPool:
         spec = spec_for(demos, options, None, window)
-        return SACReplayPool(capacity or demos.steps, path=path, spec=spec)
+        return SACReplayPool(_or(capacity, demos.steps), path=path, spec=spec)
 
     try:
         with _target(target, new_pool, sizes) as (pool, counting):
@@ -79,7 +80,7 @@ def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None]) 
     reader = ShardReader(source)
 
     def new_pool(path: Path) -> SACReplayPool:
-        return SACReplayPool.like(reader.body, path=path, capacity=sizes["--capacity"] or reader.rows)
+        return SACReplayPool.like(reader.body, path=path, capacity=_or(sizes["--capacity"], reader.rows))
 
     with _target(target, new_pool, sizes) as (pool, counting):
         result = import_pool(source, pool, progress=counting)
@@ -90,6 +91,11 @@ def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None]) 
     if result.evicted:
         print(f"  {result.evicted} rows made room, the oldest first")
     return 0
+
+
+def _or(given: int | None, default: int) -> int:
+    """What was given, also where that is 0 and will be refused by name."""
+    return default if given is None else given
 
 
 Target = tuple[SACReplayPool, Counting]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.lane_rows import Lane, cpu_only, lane_spec
 
-from headrace.buffer import SACReplayPool, SamplingConfig, SetConfig
+from headrace.buffer import PoolConfig, SACReplayPool, SamplingConfig, SetConfig
 from headrace.common.errors import BlockRefused, ConfigError, PoolTooSmall, SpecError
 
 
@@ -250,6 +250,22 @@ def test_non_finite_numbers_do_not_enter():
         assert error.value.reason == "non-finite"
         assert f"transitions.{key}: row 1 holds inf" in str(error.value)
     assert pool.size == 3
+
+
+def test_a_first_batch_with_a_number_that_is_none_fixes_nothing():
+    pool = pool_of()
+    with pytest.raises(BlockRefused, match=r"transitions.state: row 1 holds nan"):
+        pool.add_batch({**transitions(0, 3), "state": np.array([[0.0, 1.0, 2.0], [0.0, np.nan, 0.0], [1.0, 1.0, 1.0]])[:, :2]})
+    assert pool.spec is None
+    pool.add_batch({**transitions(0, 3), "state": np.ones((3, 7)), "next_state": np.ones((3, 7))})
+    assert pool.sample_batch(3)["state"].shape == (3, 7)
+
+
+def test_a_pool_of_long_blocks_takes_no_plain_dictionaries():
+    pool = SACReplayPool(100, config=PoolConfig(min_block_rows=32))
+    with pytest.raises(ConfigError, match=r"pool.min_block_rows: 32 .* nearest valid: 1"):
+        pool.add_batch(transitions(0, 3))
+    assert pool.spec is None
 
 
 def test_a_pool_with_a_spec_takes_plain_batches_that_fit_it():

@@ -94,6 +94,7 @@ def test_what_is_no_pool_to_append_to_is_refused(pool_dir, tmp_path, capsys):
 
 def test_a_refused_import_leaves_no_pool(pool_dir, tmp_path, capsys):
     run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    assert "pool.capacity: 0" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "new", "--capacity", "0")
     shard = tmp_path / "out" / "rows-00000.npz"
     shard.write_bytes(shard.read_bytes()[:-3])
     before = sorted(tmp_path.iterdir())
