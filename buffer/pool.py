@@ -278,7 +278,7 @@ class SACReplayPool(RowPool):
     ) -> SACReplayPool:
         """An empty pool with the sizes, spec and plain form that ``body`` names: a manifest, or :meth:`made_of` and a spec."""
         config = load(PoolConfig, body["config"], "pool")
-        pool = cls(capacity or config.capacity, path=path, config=config, rng=rng)
+        pool = cls(config.capacity if capacity is None else capacity, path=path, config=config, rng=rng)
         pool._plain = as_layout(body)
         pool._create(TransitionSpec.from_dict(body["spec"]), pool._plain)
         return pool

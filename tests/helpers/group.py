@@ -57,15 +57,26 @@ def alone(**cases: dict[str, Any]) -> dict[str, Lines]:
 
 
 def require_close(ours: Lines, theirs: Lines) -> None:
-    """Refuse lines whose numbers differ by more than 1e-6, or 1e-5 of a large one, or that are of other parameters."""
+    """Refuse lines whose numbers differ by more than 1e-6, or that of the largest one of their tensor, or 1e-5 of themselves.
+
+    A sum of float32 numbers is rounded by the size of what is added: where an entry of a gradient is what large ones leave of
+    each other, its last digits depend on the order, and so on the processor.
+    """
     assert [line.get("policy") for line in ours] == [line.get("policy") for line in theirs]
-    torch.testing.assert_close(*(_tensors(lines) for lines in (ours, theirs)), rtol=1e-5, atol=1e-6)
+    _require_close(ours, theirs, "")
 
 
-def _tensors(value: Any) -> Any:
-    """Lists of numbers as tensors, whose difference is told in a line."""
-    if isinstance(value, dict):
-        return {name: _tensors(each) for name, each in value.items() if name not in ("digest", "policy")}
-    if isinstance(value, list) and isinstance(value[0], dict):
-        return [_tensors(each) for each in value]
-    return torch.tensor(value, dtype=torch.float64)
+def _require_close(ours: Any, theirs: Any, where: str) -> None:
+    if isinstance(theirs, dict):
+        assert set(ours) == set(theirs), where
+        for name in set(theirs) - {"digest", "policy"}:
+            _require_close(ours[name], theirs[name], f"{where} {name}")
+    elif isinstance(theirs, list) and isinstance(theirs[0], dict):
+        assert len(ours) == len(theirs), where
+        for number, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+            _require_close(our, their, f"{where} [{number}]")
+    else:
+        wanted = torch.tensor(theirs, dtype=torch.float64)
+        largest = float(wanted.abs().max())
+        found = torch.tensor(ours, dtype=torch.float64)
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6 * max(1.0, largest), msg=lambda text: f"{where}: {text}")
