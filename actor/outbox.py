@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.common.block import Block
-from headrace.common.errors import BlockRefused
+from headrace.common.errors import BlockRefused, WireError
 
 JOINED_ROWS = 512  # beyond this a longer block saves nothing
 
@@ -95,8 +95,18 @@ class Outbox:
         except BlockRefused:  # not sound together: each goes alone, and the buffer refuses by name what is unsound by itself
             return 1, blocks[0]
 
+    def check_sent(self, seq: int) -> None:
+        """Refuse what is said of rows up to ``seq`` when they never left; raises :class:`WireError` of reason ``ack``."""
+        if seq >= self._next_seq:
+            raise WireError("ack", f"rows up to {seq} are answered, {self._next_seq - 1} were sent")
+
     def acknowledge(self, seq: int) -> int:
-        """Forget blocks up to ``seq``; env steps that are settled by it. A forged future seq settles nothing unsent."""
+        """Forget blocks up to ``seq`` that were sent in this session; env steps that are settled by it.
+
+        Raises:
+            WireError: ``ack``: so many rows were never sent.
+        """
+        self.check_sent(seq)
         settled = 0
         while self._items and self._unsent > 0 and self._items[0].last <= seq:
             item = self._items.popleft()
@@ -107,7 +117,14 @@ class Outbox:
         return settled
 
     def rewind(self, acknowledged: int) -> int:
-        """A new session knows rows up to ``acknowledged``: forget those, send all others again; env steps settled."""
+        """A new session knows rows up to ``acknowledged``: forget those, send all others again; env steps settled.
+
+        Raises:
+            WireError: ``ack``: so many rows were never sent; then all are to be sent again.
+        """
+        if acknowledged >= self._next_seq:
+            self._unsent = 0
+            self.check_sent(acknowledged)
         self._unsent = sum(1 for item in self._items if item.last <= acknowledged)
         settled = self.acknowledge(acknowledged)
         self._unsent = 0

@@ -17,6 +17,7 @@ from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import WireError
 from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
+from headrace.common.throttle import Throttle
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import Frame, Parts, Raw, block_parts, encode, label_parts
@@ -60,7 +61,9 @@ class Uplink:
         self._stream = 0
         self._executed = self._settled = self._rejected = 0
         self._stop: m.Stop | None = None
-        self.refused_weights = self.refused_labels = self.dropped_labels = 0
+        self.refused_weights = self.refused_labels = self.dropped_labels = self._declined = 0
+        self._told = Throttle()
+        self._policy = ""  # what all weights of a session describe
         self.env_steps = 0
         self.about: dict[str, Any] = {}  # what heartbeats tell besides
         self.heard = 0  # states of the buffer
@@ -161,10 +164,10 @@ class Uplink:
         """Start or go on with a session: forget what is acknowledged, send the rest again."""
         with self._changed:
             self._stream = self._stream or welcome.epoch
-            self._settled += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
             self._labels.rewind()
             self._fetch.restart()
             self._changed.notify_all()
+            self._settled += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
 
     def received(self, message: m.Message, frames: list[Frame]) -> None:
         """A message of the buffer."""
@@ -176,12 +179,15 @@ class Uplink:
             elif isinstance(message, m.Ack) and message.stream == self._stream:
                 self._settled += self._outbox.acknowledge(message.seq)
             elif isinstance(message, m.Reject) and message.stream == self._stream:
-                self._rejected += message.last - message.first + 1
                 self._settled += self._outbox.acknowledge(message.last)
+                self._rejected += max(0, message.last - message.first + 1)
             elif isinstance(message, m.Labelled):
                 if self._labels.answered(message.number) and message.reason:
                     self.refused_labels += 1
-                    LOG.warning("a label was refused: %s", message.detail or message.reason)
+                    if n := self._told.count(self._clock.now()):
+                        LOG.warning("%d labels were refused, the last one: %s", n, message.detail or message.reason)
+            elif isinstance(message, m.Declined):
+                self._declined += 1
             elif isinstance(message, m.WeightsPart):
                 self._take_part(message, frames)
             elif isinstance(message, m.Stop):
@@ -224,6 +230,7 @@ class Uplink:
             "waiting_labels": len(self._labels),
             "refused_labels": self.refused_labels,
             "dropped_labels": self.dropped_labels,
+            "declined": self._declined,
             "refused_weights": self.refused_weights,
             **self.about,
         }
@@ -241,7 +248,10 @@ class Uplink:
         except WireError:
             self.refused_weights += 1
             raise
-        if weights is not None and weights.first_non_finite() is None:
-            self._weights = weights
-        elif weights is not None:
+        if weights is None:
+            return
+        policy = weights.fingerprint()
+        if weights.first_non_finite() is not None or self._policy not in ("", policy):
             self.refused_weights += 1
+            return
+        self._weights, self._policy = weights, policy

@@ -9,8 +9,10 @@ from headrace.buffer.fleet import Session
 from headrace.common.boot import kernel
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.common.wire.messages import READERS, ROLES, Hello, Refused, Welcome
+from headrace.common.wire.fields import printable
+from headrace.common.wire.messages import MAX_ID, PROTOCOL, READERS, Hello, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.versions import spoken
 
 RETRY_S = 0.25
 MAX_PATH = 4096
@@ -27,11 +29,18 @@ def stopping(why: str) -> Refused:
     return Refused("stopping", f"the buffer is stopping: {why}", RETRY_S)
 
 
-def refuse_role(hello: Hello) -> Refused | None:
-    """Refuse unknown roles and empty ids."""
-    if hello.role in ROLES and hello.id:
+def refuse_version(version: int) -> Refused:
+    """The answer to a hello of a protocol version that is not spoken here."""
+    fix = "upgrade the buffer" if version > PROTOCOL else "upgrade this process"
+    return Refused("protocol", f"this process speaks protocol version {version}, the buffer {spoken()}; {fix}", 0.0)
+
+
+def refuse_name(hello: Hello) -> Refused | None:
+    """Refuse an id that no ledger can hold."""
+    size = len(hello.id.encode())
+    if 1 <= size <= MAX_ID:
         return None
-    return Refused("role", f"role {hello.role!r} with id {hello.id!r}; roles are {', '.join(ROLES)}", 0.0)
+    return Refused("id", f"{hello.role} id of {size} bytes; expected 1 to {MAX_ID}", 0.0)
 
 
 def refuse_actor(known: int, most: int) -> Refused | None:
@@ -52,14 +61,14 @@ def compare_specs(hello: Hello, ours: TransitionSpec | None) -> TransitionSpec |
     try:
         theirs = TransitionSpec.from_dict(hello.spec)
     except SpecError as error:
-        return Refused("spec", str(error)[:1000], 0.0)
+        return Refused("spec", printable(str(error))[:1000], 0.0)
     if ours is None:
         return theirs
     differences = ours.differences(theirs)
     if not differences:
         return None
     detail = "the pool's spec and this process's differ (pool first): " + "; ".join(differences[:8])
-    return Refused("spec", detail[:1000], 0.0)
+    return Refused("spec", printable(detail)[:1000], 0.0)
 
 
 def welcome(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
+from headrace.buffer.refusals import Refusals
 from headrace.buffer.worker import Totals, Work
 from headrace.common.wire.codec import Parts
+from headrace.common.wire.fields import printable
+from headrace.common.wire.messages import Declined
 
 Out = tuple[bytes, Parts]  # a peer, and a message for it
 
@@ -31,20 +34,16 @@ class Board:
     Attributes:
         totals: the pool's counters as of the last finished work.
         work: waits for the pool's thread.
-        refused: messages and requests that were not accepted, by reason.
+        refused: messages and requests that were not accepted.
         traffic: what compression did to rows, batches and weights, by that name.
     """
 
     totals: Totals
     work: deque[Work] = field(default_factory=deque)
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: Refusals = field(default_factory=lambda: Refusals("messages"))
     traffic: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
 
-    def refuse(self, reason: str) -> None:
-        """Count a refusal."""
-        self.refused[reason] += 1
 
-
-def printable(text: str) -> str:
-    """``text`` as a message may carry it."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+def declined(reason: str, detail: str) -> Declined:
+    """The answer to a message that was not accepted."""
+    return Declined(reason[:32], printable(detail)[:256])

@@ -10,6 +10,8 @@ from headrace.buffer.pacing import Allowance
 from headrace.common.wire.fragments import Joiner
 from headrace.common.wire.messages import Received
 
+MOST_DECLINED = 32  # more answers to garbage than that would only fill its queue
+
 
 @dataclass
 class Client:
@@ -29,6 +31,8 @@ class Client:
     allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
     state_at: float = 0.0
     _noticed: int = 0
+    _declined: int = 0
+    _declined_since: float = 0.0
 
     def credit(self, least: int) -> Received | None:
         """Give back the bytes that were taken and no longer wait, when they are at least ``least``."""
@@ -37,6 +41,13 @@ class Client:
             return None
         self._noticed = free
         return Received(free)
+
+    def may_decline(self, now: float, period_s: float) -> bool:
+        """Whether it is told of one more message that was not accepted: of ``MOST_DECLINED`` in each ``period_s`` (s)."""
+        if now - self._declined_since >= period_s:
+            self._declined, self._declined_since = 0, now
+        self._declined += 1
+        return self._declined <= MOST_DECLINED
 
     def allow(self, allowance: Allowance, least: int) -> bool:
         """Take a new allowance; false, and nothing changes, when it grants fewer than ``least`` more steps and is not final."""

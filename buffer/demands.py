@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from headrace.buffer.board import Board, Out
+from headrace.buffer.board import Board, Out, declined
 from headrace.buffer.client import Client
 from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import LEARNER
 from headrace.buffer.pacing import Pacing
+from headrace.buffer.refusals import OTHERS
 from headrace.buffer.worker import Done, Update
-from headrace.common.errors import WireError
 from headrace.common.wire import messages as m
 from headrace.common.wire.batches import MOST_AHEAD, parse_rate
-from headrace.common.wire.codec import Frame
+from headrace.common.wire.codec import Frame, encode
 from headrace.common.wire.compression import NONE
 from headrace.common.wire.fragments import size_of
 
@@ -30,8 +30,6 @@ class Demands:
 
     def ask(self, client: Client, draw: m.Draw | m.Redraw, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take a demand; raises :class:`WireError`."""
-        if client.session.role not in m.READERS:
-            raise WireError("direction", "only learners and their ranks draw")
         if isinstance(draw, m.Draw):
             client.demand.ask(draw)
         else:
@@ -41,8 +39,6 @@ class Demands:
 
     def rate(self, client: Client, head: m.Rate, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take ratings of drawn rows; raises :class:`WireError`."""
-        if client.session.role not in m.READERS:
-            raise WireError("direction", "only learners and their ranks rate rows")
         work = Update(client.session.peer, head.pool_epoch, *parse_rate(head, frames))
         client.queued += work.nbytes
         self._board.work.append(work)
@@ -79,10 +75,12 @@ class Demands:
             self._board.traffic["batches"].add(done.plain_bytes, sum(map(size_of, done.parts)))
         return [(work.peer, parts) for parts in done.parts]
 
-    def rated(self, done: Done) -> None:
-        """Count ratings that were refused."""
-        if done.reason:
-            self._board.refuse(done.reason)
+    def rated(self, client: Client | None, work: Update, done: Done) -> list[Out]:
+        """Answer ratings that were refused; ``client`` is none when it has left meanwhile."""
+        if not done.reason:
+            return []
+        self._board.refused.add(OTHERS if client is None else client.session.name, done.reason, done.detail)
+        return [(work.peer, [encode(declined(done.reason, done.detail))])]
 
     def tick(self) -> None:
         """Try again what found too few rows."""

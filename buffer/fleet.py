@@ -16,9 +16,10 @@ from typing import Any
 
 from headrace.buffer.epochs import Epochs
 from headrace.common.wire.compression import NONE, agreed
-from headrace.common.wire.messages import Hello, Refused
+from headrace.common.wire.messages import PROTOCOL, Hello, Refused
 
 LEARNER = "learner"
+WRITERS = ("actor", LEARNER)
 
 
 @dataclass
@@ -36,6 +37,7 @@ class Session:
     seen: float
     report: dict[str, Any] = field(default_factory=dict)
     compression: str = NONE
+    protocol: int = PROTOCOL
 
     @property
     def name(self) -> str:
@@ -69,14 +71,18 @@ class Fleet:
         if old is None and len(self._by_name) >= self._most:
             return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)
         same = old is not None and old.incarnation == hello.incarnation
-        epoch = old.epoch if same and old is not None else self._epochs.raise_epoch(name)
+        epoch = old.epoch if same and old is not None else self._next_epoch(hello.role, name, old)
         if old is not None:
             self._by_peer.pop(old.peer, None)
             self.fenced += 0 if same else 1
         session = Session(peer, hello.role, hello.id, epoch, hello.incarnation, hello.host, hello.pid, now, now)
-        session.compression = agreed(hello.compression)
+        session.compression, session.protocol = agreed(hello.compression), hello.protocol
         self._by_peer[peer] = self._by_name[name] = session
         return session, old
+
+    def _next_epoch(self, role: str, name: str, old: Session | None) -> int:
+        """That of a new process; durable where it fences what somebody writes, or who only looks would fill a file."""
+        return self._epochs.raise_epoch(name) if role in WRITERS else 1 + (0 if old is None else old.epoch)
 
     def find(self, peer: bytes, now: float) -> Session | None:
         """The session of a peer, its lease renewed; none for strangers and the fenced."""

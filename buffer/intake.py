@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from headrace.buffer.board import Board, Out, printable
+from headrace.buffer.board import Board, Out, declined
 from headrace.buffer.client import Client
+from headrace.buffer.fleet import name_of
 from headrace.buffer.pacing import Pacing
+from headrace.buffer.refusals import Refusals
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Amend, Done, Insert
 from headrace.common.errors import WireError
@@ -15,24 +16,23 @@ from headrace.common.wire import messages as m
 from headrace.common.wire.codec import Frame, encode, parse_label
 from headrace.common.wire.compression import NONE
 from headrace.common.wire.deflate import travelled
+from headrace.common.wire.fields import printable
 
 
 class Intake:
     """Blocks and labels; acks are gathered over a round of work, since they are cumulative.
 
     Attributes:
-        rejected: rows that may not enter the pool, by reason.
+        rejected: rows that may not enter the pool.
     """
 
     def __init__(self, board: Board, pacing: Pacing, watch: Watch) -> None:
         self._board, self._pacing, self._watch = board, pacing, watch
-        self.rejected: Counter[str] = Counter()
+        self.rejected = Refusals("rows")
         self._acks: dict[tuple[bytes, int], int] = {}
 
     def block(self, client: Client, head: m.BlockHead, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take a block, whose frames are looked at where the pool is; raises :class:`WireError`."""
-        if client.session.role != "actor":
-            raise WireError("direction", "only actors send blocks")
         if head.rows < 1 or head.seq < 1 or head.seq + head.rows >= 1 << 63:
             raise WireError("malformed", f"block of {head.rows} rows at seq {head.seq}")
         if client.session.compression != NONE:
@@ -45,8 +45,8 @@ class Intake:
     def label(self, client: Client, head: m.LabelHead, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take a label; raises :class:`WireError`."""
         spec = self._board.totals.spec
-        if client.session.role != "actor" or spec is None:
-            raise WireError("direction", "only actors label rows, and only their own")
+        if spec is None:
+            raise WireError("no-pool", "no actor has declared its spec yet")
         work = Amend(client.session.peer, client.session.id, head.number, parse_label(head, frames, spec))
         client.queued += work.nbytes
         self._board.work.append(work)
@@ -54,25 +54,26 @@ class Intake:
 
     def inserted(self, work: Insert, done: Done) -> list[Out]:
         """Note the ack of a block, and answer for the rows of it that may not enter."""
-        if done.reason:
-            self._board.refuse(done.reason)
-            return []  # neither committed nor passed over, so not acknowledged either
+        who = name_of("actor", work.actor)
+        if done.reason:  # neither committed nor passed over, so not acknowledged either
+            self._board.refused.add(who, done.reason, done.detail)
+            return [(work.peer, [encode(declined(done.reason, done.detail))])]
         stream, last = work.head.stream, work.head.seq + work.head.rows - 1
         self._pacing.accounted(work.actor, done.steps)
         self._watch.cursor(work.actor, stream, last)
         self._acks[work.peer, stream] = max(last, self._acks.get((work.peer, stream), 0))
         if done.unwanted:
-            self._board.refuse(f"priority-{done.unwanted}")
+            self._board.refused.add(who, f"priority-{done.unwanted}")
         rejects = []
         for r in done.refused:
-            self.rejected[r.reason] += r.last - r.first + 1
+            self.rejected.add(who, r.reason, r.detail, r.last - r.first + 1)
             rejects.append(m.Reject(stream, r.first, r.last, r.reason[:32], printable(r.detail)[:256]))
         return [(work.peer, [encode(reject)]) for reject in rejects]
 
     def amended(self, work: Amend, done: Done) -> list[Out]:
         """Answer a label."""
         if done.reason:
-            self._board.refuse(f"label-{done.reason}")
+            self._board.refused.add(name_of("actor", work.actor), f"label-{done.reason}", done.detail)
         labelled = m.Labelled(work.number, done.labelled.rows, done.labelled.gone, done.reason, printable(done.detail))
         return [(work.peer, [encode(labelled)])]
 

@@ -27,6 +27,7 @@ class Observer:
             self._context.term()
             raise
         self._hello = new_hello("observer", f"observer-{time.time_ns()}")
+        self._known = False  # to the buffer, as far as we have heard
 
     def status(self, deadline_s: float) -> dict[str, Any]:
         """The buffer's status; raises as :meth:`ask`."""
@@ -38,11 +39,11 @@ class Observer:
         Raises:
             DeadlineExceeded: no answer within ``deadline_s`` (s).
         """
-        end = time.monotonic() + deadline_s
-        self._send(Query(what))  # answered with "hello-first" when there is no session yet
+        end, why = time.monotonic() + deadline_s, "is a buffer listening there?"
+        self._ask(what)
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(min(left, 0.1) * 1000) + 1):
-                self._send(Query(what))
+                self._ask(what)
                 continue
             frames = self._socket.recv_multipart()
             message = decode(frames[0])
@@ -50,16 +51,21 @@ class Observer:
                 return _object(frames[1])
             if isinstance(message, Refused):
                 time.sleep(min(message.retry_s, 0.05))
-                self._send(self._hello)
+                self._known, why = False, message.detail
+                self._ask(what)
             elif isinstance(message, Welcome):
-                self._send(Query(what))
-        raise DeadlineExceeded(f"no {what} from {self._endpoint} within {deadline_s:g} s; is a buffer listening there?")
+                self._known = True
+                self._ask(what)
+        raise DeadlineExceeded(f"no {what} from {self._endpoint} within {deadline_s:g} s; {why}")
 
     def close(self) -> None:
         """Leave."""
         self._send(Goodbye(False))
         self._socket.close(200)
         self._context.term()
+
+    def _ask(self, what: str) -> None:
+        self._send(Query(what) if self._known else self._hello)
 
     def _send(self, message: Any) -> None:
         try:

@@ -5,42 +5,55 @@
     finish(done, totals, now)   acks, rejects, batches, announcements
     tick(now)                   leases, heartbeats, allowances, the end of the run
 
-What is wrong is counted by reason in ``refused``; strangers get no answer but, for a well-formed message that
-needs a session, a request to say hello. Rows, batches and weights are the business of :class:`Intake`, :class:`Demands` and
-:class:`WeightExchange`; sessions, time and the run are decided here.
+What is wrong is counted by reason and peer in ``refused``, and who has a session is told why (:class:`Declined`). Strangers get
+no answer but, for a well-formed message that needs a session, a request to say hello. Rows, batches and weights are the
+business of :class:`Intake`, :class:`Demands` and :class:`WeightExchange`; sessions, time and the run are decided here.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from headrace.buffer import admission
 from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
-from headrace.buffer.board import Board, Out, Traffic
+from headrace.buffer.board import Board, Out, Traffic, declined
 from headrace.buffer.client import Client
 from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
-from headrace.buffer.fleet import Fleet
+from headrace.buffer.fleet import Fleet, name_of
 from headrace.buffer.intake import Intake
 from headrace.buffer.pacing import UNBOUNDED, Pacing
+from headrace.buffer.refusals import STRANGERS, Refusals
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
 from headrace.buffer.worker import Amend, Done, Insert, Open, Settle, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, Parts, decode, encode, take_array
+from headrace.common.wire.codec import (
+    MAX_PARTS,
+    Frame,
+    Parts,
+    check_sender,
+    decode,
+    encode,
+    in_version,
+    take_array,
+    unspoken_hello,
+    version_of,
+)
 from headrace.common.wire.compression import NONE, expand
 from headrace.common.wire.deflate import plain
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.versions import LACKS
 
 LOG = logging.getLogger(__name__)
+MOST_TRACEBACKS = 10
 
 
 class Service:
@@ -67,6 +80,7 @@ class Service:
         self._weights = WeightExchange(self._board, read_shelf, network.fragment_bytes)
         self._opening = False
         self._clients: dict[bytes, Client] = {}
+        self._older: dict[bytes, int] = {}  # of them, those that do not speak the newest version: which they speak
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
             m.Compressed: self._on_compressed,
@@ -93,8 +107,8 @@ class Service:
         return self._board.totals
 
     @property
-    def refused(self) -> Counter[str]:
-        """Messages that were not accepted, by reason."""
+    def refused(self) -> Refusals:
+        """Messages that were not accepted."""
         return self._board.refused
 
     @property
@@ -103,8 +117,8 @@ class Service:
         return self._board.traffic
 
     @property
-    def rejected(self) -> Counter[str]:
-        """Rows that may not enter the pool, by reason."""
+    def rejected(self) -> Refusals:
+        """Rows that may not enter the pool."""
         return self._intake.rejected
 
     @property
@@ -131,42 +145,70 @@ class Service:
 
     def receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
         """Act on one message of a peer; never raises for what a peer sent."""
+        client = self._clients.get(peer)
+        if client is not None:
+            client.taken += size_of(parts)
         try:
-            return self._receive(peer, parts, now)
+            return self._as_spoken(self._receive(peer, parts, now))
         except WireError as error:
-            self._board.refuse(error.reason)
+            version = unspoken_hello(parts[0]) if error.reason == "version" else None
+            if version is not None:
+                return self._turn_away(peer, admission.refuse_version(version), version)
+            return self._decline(peer, error.reason, str(error), now)
         except Exception:  # a defect of ours that one peer's bytes have found must not stop the others
-            self._board.refuse("defect")
-            LOG.exception("a message of %d frames was dropped by a defect", len(parts))
-        return []
+            if self.refused.by_reason["defect"] < MOST_TRACEBACKS:
+                LOG.exception("a message of %d frames was dropped by a defect", len(parts))
+            return self._decline(peer, "defect", "the buffer has a defect; its log says where", now)
 
     def _receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
-        if not parts:
-            raise WireError("arity", "a message without frames")
-        message = decode(parts[0])
+        if not 1 <= len(parts) <= MAX_PARTS:
+            raise WireError("arity", f"a message of {len(parts)} frames, at most {MAX_PARTS}")
+        message = decode(parts[0], LACKS)
         if isinstance(message, m.Hello):
+            check_sender(message, parts[1:], message.role)
             return self._on_hello(peer, message, now)
         client = self._clients.get(peer)
         if client is None or self.fleet.find(peer, now) is None:
-            return [(peer, [encode(admission.HELLO_FIRST)])]
-        client.taken += size_of(parts)
+            return self._turn_away(peer, admission.HELLO_FIRST, version_of(parts[0]))
         return self._handle(client, message, list(parts[1:]), now) + self._credit(client, self._network.credit_bytes // 8)
 
     def _handle(self, client: Client, message: m.Message, frames: list[Frame], now: float) -> list[Out]:
-        handler = self._handlers.get(type(message))
-        if handler is None:
-            raise WireError("direction", f"{type(message).__name__} is not for a buffer")
-        return handler(client, message, frames, now)
+        check_sender(message, frames, client.session.role)
+        return self._handlers[type(message)](client, message, frames, now)
+
+    def _decline(self, peer: bytes, reason: str, detail: str, now: float) -> list[Out]:
+        """Count a message that was not accepted, and tell whoever has a session."""
+        client = self._clients.get(peer)
+        self.refused.add(STRANGERS if client is None else client.session.name, reason, detail)
+        if client is None or not client.may_decline(now, self._network.heartbeat_s):
+            return []
+        return self._as_spoken([(peer, [encode(declined(reason, detail))])])
+
+    def _turn_away(self, peer: bytes, refused: m.Refused, version: int) -> list[Out]:
+        """No session for a peer: say why, in its own version."""
+        if refused not in admission.WAIT:
+            self.refused.add(STRANGERS, refused.reason, refused.detail)
+        return [(peer, [encode(refused, version)])]
+
+    def _as_spoken(self, out: list[Out]) -> list[Out]:
+        """Every message in the version of the session that it is for, without those that this version has not."""
+        if not self._older:
+            return out
+        worded = [(peer, in_version(parts, self._older[peer]) if peer in self._older else parts) for peer, parts in out]
+        return [(peer, parts) for peer, parts in worded if parts]
 
     def _on_hello(self, peer: bytes, hello: m.Hello, now: float) -> list[Out]:
+        known = self._clients.get(peer)
+        if known is not None and known.session.name != name_of(hello.role, hello.id):
+            self._end(known)  # a peer is one client
         answer = self._refusal(hello) or self.fleet.hello(peer, hello, now)
         if isinstance(answer, m.Refused):
-            if answer not in admission.WAIT:
-                self._board.refuse(answer.reason)
-            return [(peer, [encode(answer)])]
+            return self._turn_away(peer, answer, hello.protocol)
         session, old = answer
         if old is not None:
-            self._clients.pop(old.peer, None)
+            self._forget(old.peer)
+        if hello.protocol != m.PROTOCOL:
+            self._older[peer] = hello.protocol
         client = self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
         spec = self.totals.spec
         streams: tuple[tuple[int, int], ...] = ()
@@ -182,7 +224,7 @@ class Service:
     def _refusal(self, hello: m.Hello) -> m.Refused | None:
         if self.stopping:
             return admission.stopping(self.stopping)
-        refused = admission.refuse_role(hello)
+        refused = admission.refuse_name(hello)
         if refused is None and hello.role == "actor" and not self.watch.knows(hello.id):
             refused = admission.refuse_actor(self.watch.actors, self._most_actors)
         spec = refused or admission.compare_specs(hello, self.totals.spec)
@@ -194,12 +236,10 @@ class Service:
         return spec
 
     def _on_fragment(self, client: Client, head: m.Fragment, frames: list[Frame], now: float) -> list[Out]:
-        if len(frames) != 1:
-            raise WireError("arity", "a fragment has one frame")
         parts = client.joiner.add(head, plain(frames[0]))
         if parts is None:
             return []
-        message = decode(parts[0])
+        message = decode(parts[0], LACKS)
         if not isinstance(message, (m.BlockHead, m.Publish, m.Rate, m.Compressed)):
             raise WireError("fragment", f"{type(message).__name__} does not travel in parts")
         return self._handle(client, message, list(parts[1:]), now)
@@ -223,8 +263,6 @@ class Service:
         return []
 
     def _on_evaluation(self, client: Client, head: m.Evaluation, frames: list[Frame], now: float) -> list[Out]:
-        if len(frames) != 3:
-            raise WireError("arity", "an evaluation has three frames")
         shape = (head.episodes,)
         returns = take_array(frames[0], "<f8", shape, "returns")
         lengths = take_array(frames[1], "<i8", shape, "lengths")
@@ -248,8 +286,12 @@ class Service:
         self._end(client)
         return []
 
+    def _forget(self, peer: bytes) -> None:
+        self._clients.pop(peer, None)
+        self._older.pop(peer, None)
+
     def _end(self, client: Client) -> None:
-        self._clients.pop(client.session.peer, None)
+        self._forget(client.session.peer)
         self.fleet.forget(client.session)
         if client.session.role == "actor":
             self.pacing.leave(client.session.id)
@@ -275,7 +317,7 @@ class Service:
             self.watch.published(totals.version, now)
             out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in ("actor", "evaluator"))
         out.extend(self._share(now, urgent=True))
-        return out
+        return self._as_spoken(out)
 
     def _answer(self, done: Done) -> list[Out]:
         work = done.work
@@ -290,7 +332,7 @@ class Service:
         elif isinstance(work, (Draw, Again)):
             out += self._demands.drawn(self._clients.get(work.peer), work, done)
         elif isinstance(work, Update):
-            self._demands.rated(done)
+            out += self._demands.rated(self._clients.get(work.peer), work, done)
         elif isinstance(work, Shelve):
             out += self._weights.shelved(work, done)
         return out
@@ -299,6 +341,8 @@ class Service:
 
     def tick(self, now: float) -> list[Out]:
         """Move time on: leases, heartbeats, allowances, and the end of the run."""
+        self.refused.tick(now)
+        self.rejected.tick(now)
         for session in self.fleet.expired(now):
             client = self._clients.get(session.peer)
             self.watch.lost(session, now)
@@ -316,12 +360,12 @@ class Service:
                 out.extend(self._credit(client, 1))
                 if self.phase == "done" or (self.pacing.finished and client.session.role == "learner"):
                     out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
-        return out
+        return self._as_spoken(out)
 
     def stop(self, reason: str) -> list[Out]:
         """Begin to end: no new sessions, every client is asked to leave."""
         self.stopping = reason
-        return [(peer, [encode(m.Stop(False, reason))]) for peer in self._clients]
+        return self._as_spoken([(peer, [encode(m.Stop(False, reason))]) for peer in self._clients])
 
     def _credit(self, client: Client, least: int) -> list[Out]:
         received = client.credit(least)

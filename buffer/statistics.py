@@ -14,6 +14,7 @@ from headrace.common.statistics import ObsStatistics
 Array = np.ndarray[Any, Any]
 _CHUNK_NUMBERS = 1 << 19  # numbers in the float64 scratch: 4 MiB
 _FOLD_NUMBERS = 1024  # so many lie side by side in one row of sums, since numpy adds up short rows at a fifth of the speed
+_LARGEST = float(np.finfo("<f4").max)
 _MOST_CANCELLED = 1e8  # of float64's 16 digits, 8 are left then
 
 
@@ -99,6 +100,7 @@ class RunningStatistics:
         return ObsStatistics(self._count, self._split(self._mean), self._split(self._m2 / self._count))
 
     def _split(self, vector: Array) -> dict[str, Array]:
+        vector = np.clip(vector, -_LARGEST, _LARGEST)  # the square of an observation may be beyond float32
         return {o.key: vector[part].astype("<f4").reshape(o.shape) for o, part in zip(self._keys, self._parts, strict=True)}
 
     def encode(self) -> bytes:

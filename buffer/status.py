@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +17,7 @@ from headrace.common.block import Array
 from headrace.common.metrics import RateWindow, process_memory
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
+from headrace.common.wire.fields import printable
 
 if TYPE_CHECKING:
     from headrace.buffer.service import Service
@@ -82,7 +84,7 @@ class Watch:
 
     def pulse(self, session: Session, pulse: m.Pulse, now: float) -> None:
         """A client's heartbeat."""
-        session.report = pulse.report if isinstance(pulse.report, dict) else {}
+        session.report = as_shown(pulse.report) if isinstance(pulse.report, dict) else {}
         if session.role == "actor":
             record = self.record(session.id)
             record.executed, record.settled, record.version = pulse.executed, pulse.settled, (pulse.epoch, pulse.step)
@@ -99,15 +101,18 @@ class Watch:
         if not len(returns) or not np.isfinite(returns).all():
             return
         known = outcomes[outcomes != 0]
+        numbers = returns.mean(), returns.std(), lengths.mean()
+        if not np.isfinite(numbers).all():
+            return
         self._evaluations.append(
             {
                 "epoch": head.epoch,
                 "step": head.step,
                 "env_steps": head.env_steps,
                 "episodes": head.episodes,
-                "return_mean": float(returns.mean()),
-                "return_std": float(returns.std()),
-                "length_mean": float(lengths.mean()),
+                "return_mean": float(numbers[0]),
+                "return_std": float(numbers[1]),
+                "length_mean": float(numbers[2]),
                 "success_rate": float((known == 1).mean()) if len(known) else None,
             }
         )
@@ -151,7 +156,7 @@ class Watch:
             "pool_rows": service.totals.size,
             **set_metrics(service.totals.sampling),
             "episodes": self._episodes,
-            "return_mean": float(np.mean(returns)) if returns else None,
+            "return_mean": as_shown(float(np.mean(returns))) if returns else None,
             "policy_lag_updates": max((a[0] for a in ages), default=0),
             "policy_age_s": round(max((a[1] for a in ages), default=0.0), 3),
             "evaluations": len(self._evaluations),
@@ -185,17 +190,19 @@ class Watch:
             "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": totals.shelf_bytes},
             "pool": {"rows": totals.size, **totals.info},
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
-            "evaluators": [{**_who(s, now), **s.report} for s in service.fleet.sessions("evaluator")],
-            "learner": {**_who(learners[0], now), **learners[0].report} if learners else None,
-            "ranks": [{**_who(s, now), **s.report} for s in service.fleet.sessions("rank")],
+            "evaluators": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("evaluator")],
+            "learner": {**learners[0].report, **_who(learners[0], now)} if learners else None,
+            "ranks": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("rank")],
             "evaluations": list(self._evaluations)[-50:],
             "lost_sessions": list(self._lost),
             "counters": {
                 **totals.counters,
                 "fenced": service.fleet.fenced,
-                **{f"rejected_{k}": n for k, n in service.rejected.items()},
-                **{f"refused_{k}": n for k, n in service.refused.items()},
+                **{f"rejected_{k}": n for k, n in service.rejected.by_reason.items()},
+                **{f"refused_{k}": n for k, n in service.refused.by_reason.items()},
             },
+            "rejected_of": service.rejected.by_peer,
+            "refused_of": service.refused.by_peer,
             "sampling": totals.sampling,
             "compression": {what: asdict(traffic) for what, traffic in service.traffic.items()},
             "snapshots": service.backups.report() if service.backups is not None else None,
@@ -237,16 +244,17 @@ class Watch:
         return reasons
 
     def _warnings(self, service: Service) -> list[str]:
-        warnings = [f"{n} rows rejected: {reason}" for reason, n in sorted(service.rejected.items())]
-        refused = sorted((reason, n) for reason, n in service.refused.items() if reason.startswith("priority-"))
+        warnings = [f"{n} rows rejected: {reason}" for reason, n in sorted(service.rejected.by_reason.items())]
+        refused = sorted((reason, n) for reason, n in service.refused.by_reason.items() if reason.startswith("priority-"))
         warnings += [f"{n} messages with priorities refused: {reason}" for reason, n in refused]
         for learner in service.fleet.sessions("learner"):
             if learner.report.get("not_saved"):
                 warnings.append(f"no checkpoint: {learner.report['not_saved']}")
             if learner.report.get("sac/alpha_alarm"):
                 warnings.append(f"alpha is {learner.report.get('sac/alpha')}: check target entropy and reward scale")
-            if learner.report.get("sac/updates_skipped"):
-                warnings.append(f"{learner.report['sac/updates_skipped']:g} updates skipped: loss or gradient not finite")
+            skipped = learner.report.get("sac/updates_skipped")
+            if isinstance(skipped, (int, float)) and skipped:
+                warnings.append(f"{skipped:g} updates skipped: loss or gradient not finite")
         filled = service.pacing.offline or service.totals.env_steps >= service.pacing.config.min_fill
         if filled and not service.pacing.drawable and not service.totals.waiting:
             rows = service.totals.size
@@ -270,6 +278,7 @@ class Watch:
         record = self.record(session.id)
         lag, age = self._age(record.version, service, now)
         return {
+            **session.report,
             **_who(session, now),
             "robot": service.pacing.is_robot(session.id),
             "acked": {str(stream): seq for stream, seq in sorted(record.streams.items())[-4:]},
@@ -280,7 +289,6 @@ class Watch:
             "settled": record.settled,
             "episodes": record.episodes,
             "rate": round(record.rate.per_second(), 2),
-            **session.report,
         }
 
     def get_state(self) -> dict[str, Any]:
@@ -299,12 +307,24 @@ class Watch:
         return not bad, f"negative cursors of {bad}" if bad else ""
 
 
+def as_shown(value: Any) -> Any:
+    """A plain value that a client has told, as a terminal and JSON may have it: printable, and no number without value."""
+    if isinstance(value, dict):
+        return {printable(key): as_shown(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [as_shown(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return printable(value) if isinstance(value, str) else value
+
+
 def _who(session: Session, now: float) -> dict[str, Any]:
     return {
         "id": session.id,
         "host": session.host,
         "pid": session.pid,
         "epoch": session.epoch,
+        "protocol": session.protocol,
         "compression": session.compression,
         "connected_s": round(now - session.since, 3),
         "silent_s": round(now - session.seen, 3),

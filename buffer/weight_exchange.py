@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from headrace.buffer.board import Board, Out
 from headrace.buffer.client import Client
+from headrace.buffer.fleet import name_of
 from headrace.buffer.worker import Done, Shelve
-from headrace.common.errors import WireError
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import Frame, Parts, encode
@@ -56,10 +56,8 @@ class WeightExchange:
     def publish(self, client: Client, publish: m.Publish, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take a learner's weights for the shelf; raises :class:`WireError`."""
         session = client.session
-        if session.role != "learner" or len(frames) != 1:
-            raise WireError("direction", "only learners publish, one frame each")
         if publish.epoch != session.epoch:
-            self._board.refuse("stale")
+            self._board.refused.add(session.name, "stale")
             answer = m.Published(publish.epoch, publish.step, "stale", f"this learner's epoch is {session.epoch}")
             return [(session.peer, [encode(answer)])]
         work = Shelve(session.peer, Version(session.id, publish.epoch, publish.step), frames[0])
@@ -70,6 +68,6 @@ class WeightExchange:
     def shelved(self, work: Shelve, done: Done) -> list[Out]:
         """Answer a publish."""
         if done.reason:
-            self._board.refuse(f"publish-{done.reason}")
+            self._board.refused.add(name_of("learner", work.version.learner), f"publish-{done.reason}", done.detail)
         answer = m.Published(work.version.epoch, work.version.step, done.reason, done.detail)
         return [(work.peer, [encode(answer)])]

@@ -124,6 +124,8 @@ class Block:
         for o in spec.obs:
             if o.dtype == "<f4" and not _finite(self.frames[o.key]):
                 raise BlockRefused("non-finite", f"obs.{o.key} holds NaN or infinity")
+            if o.dtype == "|b1" and m and _largest(self.frames[o.key].view(np.uint8)) > 1:
+                raise BlockRefused("flag", f"obs.{o.key} must be 0 or 1")
 
 
 def _finite(values: Array) -> bool:

@@ -169,7 +169,7 @@ class TransitionSpec:
             )
             next_action = bool(data.get("next_action", False))
             return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]), next_action)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SpecError(f"not a transition spec: {type(error).__name__} {str(error)[:200]}") from error
 
     def fingerprint(self) -> str:

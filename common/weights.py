@@ -13,12 +13,14 @@ import numpy as np
 
 from headrace.common.errors import SpecError, WireError
 from headrace.common.specs import differences, fingerprint
+from headrace.common.wire.fields import check_plain
 
 Array = np.ndarray[Any, Any]
 WEIGHT_FORMAT = 1
 TENSOR_DTYPES = ("<f4", "<f8", "<f2", "<i8", "<i4", "|u1", "|b1")
 MAX_TENSORS = 65536
 MAX_HEAD_BYTES = 8 << 20
+MAX_POLICY_ELEMENTS = 1 << 20
 MAX_NAMED = 8  # differences in one text
 AVERAGE = "average/"  # before the name of a tensor: that of the averaged policy
 _MAGIC = b"HRWT"
@@ -115,11 +117,11 @@ class WeightSet:
             head = msgpack.unpackb(blob[8 : 8 + size])
             learner, epoch, step = head["version"]
             version = Version(str(learner), int(epoch), int(step))
-            tensors = _tensors(head["tensors"], blob, 8 + size)
             if head["format"] != WEIGHT_FORMAT or not isinstance(head["policy"], dict):
-                raise WireError("weights", f"format {head['format']!r}, this build reads {WEIGHT_FORMAT}")
-            return cls(version, head["policy"], tensors)
-        except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+                raise WireError("weights", f"format {str(head['format'])[:16]!r}, this build reads {WEIGHT_FORMAT}")
+            check_plain(head["policy"], MAX_POLICY_ELEMENTS)
+            return cls(version, head["policy"], _tensors(head["tensors"], blob, 8 + size))
+        except (KeyError, TypeError, ValueError, ArithmeticError, msgpack.UnpackException) as error:
             raise WireError("weights", f"malformed head: {type(error).__name__}") from error
 
 
@@ -146,13 +148,14 @@ def _tensors(manifest: Any, blob: bytes, start: int) -> dict[str, Array]:
     out: dict[str, Array] = {}
     end = len(blob) - 32
     for name, dtype, shape in manifest:
-        if dtype not in TENSOR_DTYPES or len(shape) > 8 or any(type(n) is not int or n < 0 for n in shape):
+        sound = type(name) is str and dtype in TENSOR_DTYPES and type(shape) is list and len(shape) <= 8
+        if not sound or any(type(n) is not int or n < 0 for n in shape):
             raise WireError("weights", "bad tensor entry")
         count = math.prod(shape)
         size = count * np.dtype(dtype).itemsize
         if size > end - start or name in out:
             raise WireError("weights", "tensor data is cut or named twice")
-        out[str(name)] = np.frombuffer(blob, dtype, count, start).reshape(shape)
+        out[name] = np.frombuffer(blob, dtype, count, start).reshape(shape)
         start += size
     if start != end:
         raise WireError("weights", "bytes left over after the last tensor")

@@ -116,12 +116,6 @@ def rate_message(pool_epoch: int, ids: Array, errors: Array) -> Parts:
 
 
 def parse_rate(head: Rate, frames: Sequence[Frame]) -> tuple[Array, Array]:
-    """Ids and |td|, views of the frames.
-
-    Raises:
-        WireError: ``arity`` or ``size``.
-    """
-    if len(frames) != 2:
-        raise WireError("arity", f"{len(frames)} frames, expected 2")
+    """Ids and |td|, views of the two frames; raises :class:`WireError` of reason ``size``."""
     shape = (head.rows,)
     return take_array(frames[0], "<i8", shape, "ids"), take_array(frames[1], "<f4", shape, "errors")

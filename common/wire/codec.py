@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgpack
@@ -20,7 +20,8 @@ from headrace.common.label import Kind, Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.wire import deflate
-from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, LabelHead, Message
+from headrace.common.wire.messages import MESSAGES, PROTOCOL, BlockHead, Compressed, Hello, LabelHead, Message
+from headrace.common.wire.versions import LACKS, spoken
 
 MAX_HEADER_BYTES = 64 << 10
 MAX_PARTS = 2 + 2 * 64
@@ -36,21 +37,82 @@ _REQUIRED = {
 }
 
 
-def encode(message: Message) -> bytes:
-    """The header frame of a message; raises :class:`WireError` when it is too large."""
-    values = {f.name: getattr(message, f.name) for f in dataclasses.fields(message)}
-    header: bytes = msgpack.packb([PROTOCOL, message.TAG, values])
+def encode(message: Message, version: int = PROTOCOL) -> bytes:
+    """The header frame of a message, without what ``version`` lacks; raises :class:`WireError` when it is too large."""
+    kind, lacks = type(message), LACKS.get(version)
+    values = {name: getattr(message, name) for name in _FIELDS[kind] if not lacks or f"{kind.__name__}.{name}" not in lacks}
+    header: bytes = msgpack.packb([version, message.TAG, values])
     if len(header) > MAX_HEADER_BYTES:
         raise WireError("too-large", f"header of {len(header)} bytes, at most {MAX_HEADER_BYTES}")
     return header
 
 
-def decode(header: Raw) -> Message:
-    """The message in a header frame.
+def decode(header: Raw, versions: Container[int] = (PROTOCOL,)) -> Message:
+    """The message in a header frame; a field that its version lacks has its default.
+
+    Args:
+        header: the frame.
+        versions: of the protocol, that are understood.
 
     Raises:
         WireError: ``too-large``, ``version`` or ``malformed``; never anything else, whatever the bytes.
     """
+    version, tag, values = _outer(header)
+    if version not in versions:
+        raise WireError("version", f"protocol version {version}, this build speaks {spoken()}")
+    cls, lacks = MESSAGES.get(tag), LACKS[version]
+    if cls is None or (lacks and cls.__name__ in lacks):
+        raise WireError("malformed", "unknown kind of message")
+    takers = _FIELDS[cls]
+    if not (values.keys() <= takers.keys() and _REQUIRED[cls] <= values.keys()):
+        raise WireError("malformed", f"{cls.__name__}: fields missing or unknown")
+    if lacks and any(f"{cls.__name__}.{name}" in lacks for name in values):
+        raise WireError("malformed", f"{cls.__name__}: a field that version {version} has not")
+    if cls is Hello and values["protocol"] != version:
+        raise WireError("malformed", "Hello: its version is not that of its header")
+    try:
+        return cls(**{name: takers[name](value) for name, value in values.items()})
+    except WireError as error:
+        raise WireError(error.reason, f"{cls.__name__}: {error}") from None
+
+
+def unspoken_hello(header: Raw) -> int | None:
+    """The version of a hello that :func:`decode` refuses for its version alone; none of anything else."""
+    try:
+        version, tag, values = _outer(header)
+    except WireError:
+        return None
+    return version if tag == Hello.TAG and version not in LACKS and values.get("protocol") == version else None
+
+
+def version_of(header: Raw) -> int:
+    """The protocol version of a header that :func:`decode` has taken."""
+    return _outer(header)[0]
+
+
+def in_version(parts: Parts, version: int) -> Parts:
+    """A message as ``version`` has it; empty when that has none like it."""
+    message = decode(parts[0], LACKS)
+    if type(message).__name__ in LACKS[version]:
+        return []
+    inside = [encode(decode(parts[1], LACKS), version)] if isinstance(message, Compressed) else []
+    return [encode(message, version), *inside, *parts[1 + len(inside) :]]
+
+
+def check_sender(message: Message, frames: Sequence[Frame], sender: str) -> None:
+    """Refuse what ``sender``, a role or the buffer, may not send, and what has another number of frames than its kind.
+
+    Raises:
+        WireError: ``direction`` or ``arity``.
+    """
+    if sender not in message.SENDERS:
+        raise WireError("direction", f"{type(message).__name__} is not for a {sender} to send")
+    if message.FRAMES is not None and len(frames) != message.FRAMES:
+        raise WireError("arity", f"{type(message).__name__} with {len(frames)} frames, it has {message.FRAMES}")
+
+
+def _outer(header: Raw) -> tuple[int, int, dict[Any, Any]]:
+    """Version, tag and fields of a header, of which nothing else is known yet."""
     if len(header) > MAX_HEADER_BYTES:
         raise WireError("too-large", f"header of {len(header)} bytes, at most {MAX_HEADER_BYTES}")
     try:
@@ -62,18 +124,9 @@ def decode(header: Raw) -> Message:
     if type(outer) is not list or len(outer) != 3:
         raise WireError("malformed", "header is not [version, tag, fields]")
     version, tag, values = outer
-    if type(version) is not int or version != PROTOCOL:
-        raise WireError("version", f"protocol version {str(version)[:16]}, this build speaks {PROTOCOL}")
-    cls = MESSAGES.get(tag) if type(tag) is int else None
-    if cls is None or type(values) is not dict:
-        raise WireError("malformed", "unknown kind of message")
-    takers = _FIELDS[cls]
-    if not (values.keys() <= takers.keys() and _REQUIRED[cls] <= values.keys()):
-        raise WireError("malformed", f"{cls.__name__}: fields missing or unknown")
-    try:
-        return cls(**{name: takers[name](value) for name, value in values.items()})
-    except WireError as error:
-        raise WireError(error.reason, f"{cls.__name__}: {error}") from None
+    if type(version) is not int or type(tag) is not int or type(values) is not dict:
+        raise WireError("malformed", "header is not [version, tag, fields]")
+    return version, tag, values
 
 
 def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -159,7 +212,6 @@ def take_array(frame: Frame, dtype: str, shape: tuple[int, ...], name: str) -> A
 
 
 def raw_bytes(array: Array) -> memoryview:
-    """The bytes of an array without a copy, or of a contiguous copy where it has gaps."""
     """The bytes of an array without a copy, or of a contiguous copy where it has gaps."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 

@@ -12,6 +12,7 @@ from headrace.common.wire.envelopes import Compressed
 from headrace.common.wire.fragments import size_of
 from headrace.common.wire.message import Message
 from headrace.common.wire.messages import BatchHead, BatchPiece, BlockHead, Publish, WeightsPart
+from headrace.common.wire.versions import LACKS
 
 NONE, ZLIB = "none", "zlib"  # of the names in network.compression
 LARGEST = 16 << 20  # more at a time would hold up heartbeats
@@ -53,7 +54,7 @@ def expand(head: Compressed, frames: Sequence[Frame], most: int) -> tuple[Messag
     """
     if len(frames) != 1 + len(head.frames):
         raise WireError("arity", f"{len(frames)} frames, {1 + len(head.frames)} are declared")
-    message = decode(plain(frames[0]))
+    message = decode(plain(frames[0]), LACKS)
     if not isinstance(message, CARRIED):
         raise WireError("compressed", f"{type(message).__name__} does not travel compressed")
     declared = 0

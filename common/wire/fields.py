@@ -1,7 +1,8 @@
 """Typed fields of wire messages: each knows its bound and refuses what does not fit.
 
 A field is declared with one of the functions below; the codec calls ``metadata["take"]`` on the decoded
-msgpack value. Nothing here coerces: a bool is not an int, a float is not an int, bytes are not text.
+msgpack value, and ``metadata["kind"]`` says the same in words. Nothing here coerces: a bool is not an int, a float is not an
+int, bytes are not text.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 from headrace.common.errors import WireError
 
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
+COUNT = 1 << 53  # more of anything is a lie, and sums of a few such counts still fit 64 bits
+_POWERS = {U64: "2^64 - 1", U32: "2^32 - 1", COUNT: "2^53"}
 MAX_DEPTH = 8
 MAX_ELEMENTS = 8192
 
 
-def _declare(take: Callable[[Any], Any], default: Any) -> Any:
-    metadata = {"take": take}
+def _declare(take: Callable[[Any], Any], kind: str, default: Any) -> Any:
+    metadata = {"take": take, "kind": kind}
     return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
@@ -31,7 +34,7 @@ def uint(high: int = U64, *, default: Any = ...) -> Any:
             raise WireError("malformed", f"expected an integer from 0 to {high}")
         return value
 
-    return _declare(take, default)
+    return _declare(take, f"integer, 0 to {_POWERS.get(high, high)}", default)
 
 
 def real(*, default: Any = ...) -> Any:
@@ -42,7 +45,7 @@ def real(*, default: Any = ...) -> Any:
             raise WireError("malformed", "expected a finite number")
         return float(value)
 
-    return _declare(take, default)
+    return _declare(take, "float64, finite", default)
 
 
 def flag(*, default: Any = ...) -> Any:
@@ -53,7 +56,7 @@ def flag(*, default: Any = ...) -> Any:
             raise WireError("malformed", "expected true or false")
         return value
 
-    return _declare(take, default)
+    return _declare(take, "bool", default)
 
 
 def text(most: int, *, default: Any = ...) -> Any:
@@ -64,7 +67,7 @@ def text(most: int, *, default: Any = ...) -> Any:
             raise WireError("malformed", f"expected printable text of at most {most} characters")
         return value
 
-    return _declare(take, default)
+    return _declare(take, f"text, at most {most} characters", default)
 
 
 def blob(most: int, *, default: Any = ...) -> Any:
@@ -75,7 +78,7 @@ def blob(most: int, *, default: Any = ...) -> Any:
             raise WireError("malformed", f"expected at most {most} bytes")
         return value
 
-    return _declare(take, default)
+    return _declare(take, f"bytes, at most {most}", default)
 
 
 def pairs(most: int, *, default: Any = ...) -> Any:
@@ -89,7 +92,7 @@ def pairs(most: int, *, default: Any = ...) -> Any:
                 raise WireError("malformed", "expected pairs of unsigned integers")
         return tuple((pair[0], pair[1]) for pair in value)
 
-    return _declare(take, default)
+    return _declare(take, f"list of at most {most} pairs of integers, 0 to 2^64 - 1", default)
 
 
 def plain(*, default: Any = ...) -> Any:
@@ -99,11 +102,16 @@ def plain(*, default: Any = ...) -> Any:
         check_plain(value)
         return value
 
-    return _declare(take, default)
+    return _declare(take, f"nested value, at most {MAX_DEPTH} deep, {MAX_ELEMENTS} elements", default)
 
 
-def check_plain(value: Any) -> None:
-    """Refuse anything but bounded plain values."""
+def printable(value: str) -> str:
+    """``value`` as a text field and a log may have it."""
+    return "".join(c if c.isprintable() else "?" for c in value)
+
+
+def check_plain(value: Any, most: int = MAX_ELEMENTS) -> None:
+    """Refuse anything but plain values, of at most ``most`` elements."""
     count = 0
     level = [value]
     for _ in range(MAX_DEPTH + 1):
@@ -118,8 +126,8 @@ def check_plain(value: Any) -> None:
             else:
                 raise WireError("malformed", f"a {type(item).__name__} is not a plain value")
         count += len(deeper)
-        if count > MAX_ELEMENTS:
-            raise WireError("malformed", f"more than {MAX_ELEMENTS} elements")
+        if count > most:
+            raise WireError("malformed", f"more than {most} elements")
         if not deeper:
             return
         level = deeper

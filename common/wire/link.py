@@ -16,9 +16,11 @@ import zmq
 from headrace.common.clock import Clock
 from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, WireError
 from headrace.common.specs import TransitionSpec
+from headrace.common.throttle import Throttle
 from headrace.common.wire import compression, fragments, sockets
-from headrace.common.wire.codec import Frame, Parts, decode, encode
-from headrace.common.wire.messages import Compressed, Goodbye, Hello, Message, Pulse, Welcome
+from headrace.common.wire.codec import Frame, Parts, check_sender, decode, encode
+from headrace.common.wire.fields import printable
+from headrace.common.wire.messages import BUFFER, PROTOCOL, Compressed, Declined, Goodbye, Hello, Message, Pulse, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
 
@@ -55,7 +57,7 @@ class Role(Protocol):
 def new_hello(role: str, identity: str, **fields: object) -> Hello:
     """A hello of this process, with a fresh incarnation."""
     host = stdlib_socket.gethostname()[:255]
-    return Hello(1, role, identity, os.urandom(16), host, os.getpid(), **fields)  # type: ignore[arg-type]  # fields of Hello
+    return Hello(PROTOCOL, role, identity, os.urandom(16), host, os.getpid(), **fields)  # type: ignore[arg-type]  # fields of Hello
 
 
 class Link:
@@ -67,7 +69,7 @@ class Link:
         self.session = ClientSession(hello, network, endpoint, clock.now())
         self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
         self._network = network
-        self._refused = 0
+        self._refused, self._declined = Throttle(), Throttle()
         self._failure: BaseException | None = None
         self._queue: deque[Parts] = deque()
         self._stop: Goodbye | None = None
@@ -204,25 +206,28 @@ class Link:
                 message, inside = self._open(parts)
                 if not self.session.receive(message, self._clock.now()):
                     continue
+                if isinstance(message, Declined) and (n := self._declined.count(self._clock.now())):
+                    LOG.warning("the buffer declined %d messages, the last one: %s", n, message.detail or message.reason)
                 if isinstance(message, Welcome):
                     self._queue.clear()
                     self._welcomed(message)
                 else:
                     self._role.received(message, inside)
             except WireError as error:
-                self._refused += 1
-                LOG.warning("refused a message of the buffer (%d so far): %s", self._refused, error)
+                if n := self._refused.count(self._clock.now()):
+                    LOG.warning("%d messages of the buffer refused, the last one: %s", n, printable(str(error)))
             finally:
                 with self._changed:
                     self._changed.notify_all()
 
     def _open(self, parts: Parts) -> tuple[Message, list[Frame]]:
         message, frames = decode(parts[0]), list[Frame](parts[1:])
-        if not isinstance(message, Compressed):
-            return message, frames
-        if not self._widths:
-            raise WireError("compressed", "this session agreed on no compression")
-        return compression.expand(message, frames, self._network.message_bytes)
+        if isinstance(message, Compressed):
+            if not self._widths:
+                raise WireError("compressed", "this session agreed on no compression")
+            message, frames = compression.expand(message, frames, self._network.message_bytes)
+        check_sender(message, frames, BUFFER)
+        return message, frames
 
     def _welcomed(self, welcome: Welcome) -> None:
         spoken = welcome.compression == self._network.compression == compression.ZLIB

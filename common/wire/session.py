@@ -98,7 +98,8 @@ class ClientSession:
         """Bytes that may be sent now."""
         if self.phase is not Phase.LIVE or self.welcome is None:
             return 0
-        return max(0, self.welcome.credit_bytes - (self._sent - self._received))
+        credit = min(self.welcome.credit_bytes, self._network.credit_bytes)  # whatever a buffer grants
+        return max(0, credit - (self._sent - self._received))
 
     def sent(self, size: int) -> None:
         """Account for bytes that were handed to the socket."""

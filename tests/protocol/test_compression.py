@@ -307,13 +307,13 @@ def test_a_publish_travels_compressed(buffer):
     head = decode(packed[0])
     packed[0] = encode(replace(head, frames=((head.frames[0][0] + 1, head.frames[0][1]),)))
     assert first(buffer.raw(b"L", packed), m.Published).reason == "inflate"
-    assert buffer.service.refused == {"publish-inflate": 1}
+    assert buffer.service.refused.by_reason == {"publish-inflate": 1}
 
 
 def test_without_an_agreement_nothing_is_inflated(buffer):
     buffer.actor()
-    assert kinds(buffer.raw(b"A", packed_rows(1, range(40)))) == []
-    assert buffer.service.refused == {"compressed": 1}
+    assert kinds(buffer.raw(b"A", packed_rows(1, range(40)))) == [m.Declined]
+    assert buffer.service.refused.by_reason == {"compressed": 1}
     unknown = m.Hello(1, "actor", "b", b"2" * 16, "host", 7, SPEC.to_dict(), compression="lz77")
     assert first(buffer.say(b"B", unknown), m.Welcome).compression == "none"
     assert buffer.status()["compression"] == {}
@@ -342,7 +342,7 @@ def test_no_damage_to_a_compressed_block_does_more_than_refuse_it(buffer):
                 continue
             bad[i] = bytes(data)
         buffer.raw(b"A", bad)
-    refused = buffer.service.refused
+    refused = buffer.service.refused.by_reason
     assert refused["defect"] == 0
     assert min(refused["inflate"], refused["size"], refused["arity"], refused["malformed"]) > 5
     assert buffer.worker.pool.check_valid() == (True, "")

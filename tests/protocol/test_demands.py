@@ -167,7 +167,7 @@ def test_ratings_that_are_none_are_refused_by_reason(prioritised):
     for parts in (whole[:2], [*whole, b""], [whole[0], whole[1][:-1], whole[2]], [whole[0], whole[1], whole[1]]):
         prioritised.raw(b"L", parts)
     prioritised.raw(b"A", whole)
-    refused = prioritised.service.refused
+    refused = prioritised.service.refused.by_reason
     expected = {"priority-value": 3, "priority-id": 1, "arity": 2, "size": 2, "direction": 1}
     assert {reason: refused[reason] for reason in expected} == expected
     assert prioritised.worker._pool.sampling_info() == before
@@ -178,17 +178,17 @@ def test_nobody_rates_rows_of_a_pool_without_priorities(buffer):
     buffer.learner()
     buffer.block(b"A", 1, 0, 1)
     rate(buffer, [0], [1.0])
-    assert buffer.service.refused["priority-unwanted"] == 1
+    assert buffer.service.refused.by_reason["priority-unwanted"] == 1
 
 
 def test_demands_without_bounds_are_refused(buffer):
     buffer.actor()
     buffer.learner()
     for message in (m.Draw(257, 4), m.Draw(1, 0), m.Draw(1, 1 << 21), m.Redraw(1, 0), m.Redraw(1, 1 << 21)):
-        assert kinds(buffer.say(b"L", message)) == []
-    assert buffer.service.refused["malformed"] == 5
-    assert kinds(buffer.say(b"A", m.Redraw(1, 1))) == []
-    assert buffer.service.refused["direction"] == 1
+        assert kinds(buffer.say(b"L", message)) == [m.Declined]
+    assert buffer.service.refused.by_reason["malformed"] == 5
+    assert kinds(buffer.say(b"A", m.Redraw(1, 1))) == [m.Declined]
+    assert buffer.service.refused.by_reason["direction"] == 1
 
 
 def test_a_further_rank_draws_what_is_not_granted_once_the_learner_was_granted_something(buffer):

@@ -43,7 +43,7 @@ def test_a_poison_block_is_rejected_and_blocks_nothing(buffer):
     )
     assert first(buffer.block(b"A", 3, 2), m.Ack) == m.Ack(1, 3)
     assert buffer.service.totals.size == 1
-    assert buffer.service.rejected == {"non-finite": 2}
+    assert buffer.service.rejected.by_reason == {"non-finite": 2}
     assert buffer.service.totals.counters["lost_before"] == 0
 
 
@@ -126,11 +126,11 @@ def test_labels_that_cannot_be_true_are_refused_and_counted(buffer):
     ]:
         (answer,) = answers(buffer.say(b"A", head, *frames))
         assert (answer.number, answer.reason) == (4, reason)
-    assert buffer.service.refused["label-stream"] == 2
+    assert buffer.service.refused.by_reason["label-stream"] == 2
     assert [row["outcome"] for row in buffer.worker.pool.dump()] == [0, 0, 0]
 
 
-def test_labels_that_are_no_labels_are_counted_and_unanswered(buffer):
+def test_labels_that_are_no_labels_are_counted_and_declined(buffer):
     buffer.actor()
     buffer.block(b"A", 1, 0, 1, 2)
     buffer.learner()
@@ -141,9 +141,9 @@ def test_labels_that_are_no_labels_are_counted_and_unanswered(buffer):
         ("size", b"A", m.LabelHead(1, 2, 1, 1, 1 << 40), (b"1234",)),
         ("direction", b"L", m.LabelHead(1, 1, 1, 1, 2), ()),
     ]:
-        before = buffer.service.refused[reason]
-        assert buffer.say(peer, head, *frames) == []
-        assert buffer.service.refused[reason] == before + 1
+        before = buffer.service.refused.by_reason[reason]
+        assert kinds(buffer.say(peer, head, *frames)) == [m.Declined]
+        assert buffer.service.refused.by_reason[reason] == before + 1
 
 
 def priorities_of(buffer):
@@ -161,14 +161,14 @@ def test_an_actor_supplies_the_priorities_that_its_rows_begin_with(prioritised):
     assert priorities_of(prioritised)[6:] == pytest.approx([0.25, 0.5, 2, 3])
     prioritised.block(b"A", 10, 9, 10, priorities=[8, 5])  # the first is known
     assert priorities_of(prioritised)[8:] == pytest.approx([2, 3, 5])
-    assert prioritised.service.refused == {}
+    assert prioritised.service.refused.by_reason == {}
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, -np.inf])
 def test_priorities_that_are_none_are_refused_and_no_row_is_lost_for_them(prioritised, value):
     assert first(prioritised.block(b"A", 7, 6, 7, priorities=[2, value]), m.Ack) == m.Ack(1, 8)
     assert priorities_of(prioritised)[6:] == [1, 1]
-    assert prioritised.service.refused == {"priority-value": 1}
+    assert prioritised.service.refused.by_reason == {"priority-value": 1}
     assert "1 messages with priorities refused: priority-value" in prioritised.status()["warnings"]
 
 
@@ -176,7 +176,7 @@ def test_priorities_for_a_pool_without_any_are_refused_and_its_rows_are_not(buff
     buffer.actor()
     assert first(buffer.block(b"A", 1, 0, 1, priorities=[2, 3]), m.Ack) == m.Ack(1, 2)
     assert buffer.service.totals.size == 2
-    assert buffer.service.refused == {"priority-unwanted": 1}
+    assert buffer.service.refused.by_reason == {"priority-unwanted": 1}
 
 
 def test_of_a_block_with_poison_rows_the_others_keep_their_priorities(prioritised):
@@ -195,7 +195,7 @@ def test_a_block_whose_priorities_do_not_fit_is_refused(prioritised):
         (parts[:-1], "arity"),
         ([*bare, parts[-1]], "arity"),
     ]:
-        before = prioritised.service.refused[reason]
+        before = prioritised.service.refused.by_reason[reason]
         assert {m.Ack, m.Reject}.isdisjoint(kinds(prioritised.raw(b"A", bad)))
-        assert prioritised.service.refused[reason] == before + 1
+        assert prioritised.service.refused.by_reason[reason] == before + 1
     assert prioritised.service.totals.size == 6

@@ -55,8 +55,8 @@ def check_end(run, actors, robots):
         assert pacing.updates == owed
     elif config.pacing.hold_actors:
         assert pacing.updates >= owed
-    assert run.service.refused == {}
-    assert run.service.rejected == {}
+    assert run.service.refused.by_reason == {}
+    assert run.service.rejected.by_reason == {}
 
 
 @pytest.mark.parametrize("slow", ["learner", "actors", "none"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from helpers.serving import SPEC, Buffer, first, kinds
+from helpers.serving import SPEC, Buffer, first
 
 from headrace.buffer.backups import Backups, wait_for
 from headrace.buffer.pool import SACReplayPool
@@ -28,24 +28,30 @@ def test_the_first_actor_declares_the_spec_and_others_must_agree(buffer):
 def test_only_an_actor_with_a_session_inserts(buffer):
     buffer.actor()
     buffer.learner()
-    assert kinds(buffer.block(b"L", 1, 0)) == []
+    assert first(buffer.block(b"L", 1, 0), m.Declined).reason == "direction"
     assert first(buffer.block(b"X", 1, 0), m.Refused).reason == "hello-first"
     assert buffer.service.totals.size == 0
 
 
-def test_garbage_is_counted_and_unanswered(buffer):
+def test_garbage_is_counted_and_answered_with_its_reason_to_whoever_has_a_session(buffer):
     buffer.actor()
-    for parts in ([], [b""], [b"\xc1"], [encode(m.BlockHead(1, 1, 1, 1))], [encode(m.Welcome(1, 1.0, 1.0, 1, 1, 1))]):
-        assert set(kinds(buffer.raw(b"A", parts))) <= {m.State}  # a heartbeat is no answer
-    assert sum(buffer.service.refused.values()) >= 5
+    for parts, reason in [
+        ([], "arity"),
+        ([b""], "malformed"),
+        ([b"\xc1"], "malformed"),
+        ([encode(m.BlockHead(1, 1, 1, 1))], "arity"),
+        ([encode(m.Welcome(1, 1.0, 1.0, 1, 1, 1))], "direction"),
+    ]:
+        assert first(buffer.raw(b"A", parts), m.Declined).reason == reason
+    assert buffer.service.refused.by_reason == {"arity": 2, "malformed": 2, "direction": 1}
     assert first(buffer.block(b"A", 1, 0), m.Ack) == m.Ack(1, 1)
 
 
 def test_a_defect_that_a_message_finds_stops_nobody(buffer, monkeypatch):
     buffer.actor()
     monkeypatch.setattr(buffer.service.watch, "pulse", lambda *_: 1 / 0)
-    assert buffer.say(b"A", m.Pulse()) == []
-    assert buffer.service.refused["defect"] == 1
+    assert first(buffer.say(b"A", m.Pulse()), m.Declined).reason == "defect"
+    assert buffer.service.refused.by_reason["defect"] == 1
     assert first(buffer.block(b"A", 1, 0), m.Ack) == m.Ack(1, 1)
 
 
@@ -118,7 +124,7 @@ def test_who_is_lost_or_cannot_go_on_is_in_the_warnings_until_it_is_back(buffer)
 def test_a_snapshot_is_made_for_an_observer_that_asks(buffer, tmp_path):
     buffer.say(b"O", m.Hello(1, "observer", "o", b"3", "host", 9))
     buffer.say(b"O", m.Query("snapshot"))
-    assert buffer.service.refused["query"] == 1  # no place for one
+    assert buffer.service.refused.by_reason["query"] == 1  # no place for one
     backups = buffer.service.backups = Backups(tmp_path / "snapshots", 0.0, 2, buffer.now)
     assert json.loads(buffer.say(b"O", m.Query("snapshot"))[-1][2][0]) == {"number": 1}
     buffer.actor()

@@ -117,9 +117,23 @@ def test_a_buffer_with_a_fresh_pool_gets_the_rest():
 def test_a_forged_ack_of_unsent_or_foreign_rows_settles_nothing():
     up = uplink()
     up.offer(block(0, 1), 0)
-    up.received(m.Ack(5, 10**9), [])
+    for forged in (m.Ack(5, 1), m.Ack(5, 10**9), m.Reject(5, 1, 10**9, "non-finite", "")):
+        with pytest.raises(WireError, match="ack: rows up to"):
+            up.received(forged, [])
     up.received(m.Ack(6, 2), [])
     assert up.unacknowledged == 1
+    assert sent(up) == [(5, 1, 2)]
+    with pytest.raises(WireError, match="ack: rows up to 3 are answered, 2 were sent"):
+        up.received(m.Ack(5, 3), [])  # not even what was sent is given up for it
+    assert (up.unacknowledged, up.pulse().report["rejected"]) == (1, 0)
+
+
+def test_a_welcome_that_knows_rows_that_never_left_gets_all_again():
+    up = uplink()
+    up.offer(block(0, 1), 0)
+    assert sent(up) == [(5, 1, 2)]
+    with pytest.raises(WireError, match="ack: rows up to 9 are answered, 2 were sent"):
+        up.welcomed(m.Welcome(9, 5.0, 0.5, 1 << 20, 100, 1 << 30, streams=((5, 9),)))
     assert sent(up) == [(5, 1, 2)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from helpers.serving import first, kinds
+from helpers.serving import first
 
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
@@ -43,5 +43,4 @@ def test_a_fenced_learner_publishes_nothing(buffer):
 
 def test_an_actor_may_not_publish(buffer):
     buffer.actor()
-    assert kinds(publish(buffer, b"A", 1, 1)) == []
-    assert buffer.service.refused["direction"] == 1
+    assert first(publish(buffer, b"A", 1, 1), m.Declined).reason == "direction"
