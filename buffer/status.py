@@ -101,7 +101,8 @@ class Watch:
         if not len(returns) or not np.isfinite(returns).all():
             return
         known = outcomes[outcomes != 0]
-        numbers = returns.mean(), returns.std(), lengths.mean()
+        with np.errstate(over="ignore"):  # of returns of 1e308 these are infinite
+            numbers = returns.mean(), returns.std(), lengths.mean()
         if not np.isfinite(numbers).all():
             return
         self._evaluations.append(
