@@ -10,6 +10,7 @@ from speed.table import TABLE as POOL
 
 from campaign import cuts as power
 from campaign.faults import MUTANTS
+from campaign.fuzz_table import fuzz_line, fuzz_section
 from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
 from campaign.gate_tables import gate_lines, picture_parts
 from campaign.intervals import failure_bound
@@ -40,14 +41,15 @@ def page(
     powercuts: Records = (),
     learner: Records = (),
     promised: Sequence[str] = (),
+    fuzz: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
-        " `promises.py`, `kills.py`, `powercut.py`, `pool.py`, `learner.py` and `mutants.py` in `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner),
+        " `promises.py`, `kills.py`, `powercut.py`, `fuzz.py`, `pool.py`, `learner.py` and `mutants.py` in `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz),
         "## Promises",
         "What is promised, and the trials that try to break it; the commands are scripts of `benchmarks/`. A bound says how"
         " often a trial may fail at most, with 95 % confidence, after what was seen: 1 - 0.05^(1/N) after 0 of N.",
@@ -64,6 +66,8 @@ def page(
         _kills(kills),
         "## A pool whose machine loses its power",
         _powercuts(powercuts),
+        "## Mutated messages",
+        fuzz_section(fuzz),
         "## Speed of the pool",
         *speed_section(POOL, pool),
         "## Speed of the learner",
@@ -84,6 +88,7 @@ def summary(
     mutants: Records = (),
     powercuts: Records = (),
     learner: Records = (),
+    fuzz: Records = (),
 ) -> list[Line]:
     """Every verdict."""
     lines = gate_lines(gates)
@@ -92,7 +97,7 @@ def summary(
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]
-    return [*lines, _mutants_line(mutants)]
+    return [*lines, fuzz_line(fuzz), _mutants_line(mutants)]
 
 
 def _summary_table(*known: Records) -> str:
