@@ -59,7 +59,10 @@ def import_command(
     if is_export(source):
         _refuse("an export says that itself", {**_given(options), "--n-step": n_step, "--stack": stack, "--actor": actor})
         return _import_export(source, target, sizes)
-    demos, window = open_demonstrations(source, options), load(WindowConfig, {"n_step": _or(n_step, 1), "stack": _or(stack, 1)}, "window")
+    demos, window = (
+        open_demonstrations(source, options),
+        load(WindowConfig, {"n_step": _or(n_step, 1), "stack": _or(stack, 1)}, "window"),
+    )
 
     def new_pool(path: Path) -> SACReplayPool:
         spec = spec_for(demos, options, None, window)

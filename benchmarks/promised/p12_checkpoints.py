@@ -1,4 +1,4 @@
-"""P12: a checkpoint is complete or invisible, and the one before survives; kills and failing calls are those of checkpoints.py."""
+"""P12: a checkpoint is complete or invisible, and the one before survives; kills and failing calls as in checkpoints.py."""
 
 from __future__ import annotations
 
