@@ -1,0 +1,123 @@
+"""Hostile messages over real sockets to a real buffer, of a peer with a session and of a stranger, beside an honest actor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+
+import zmq
+from helpers import hostile
+from helpers.roles import roles, scripted
+
+from headrace.common.wire import messages as m
+from headrace.common.wire import sockets
+from headrace.common.wire.codec import decode, encode
+from headrace.common.wire.network import NetworkConfig
+
+LARGEST = NetworkConfig().fragment_bytes  # of a frame; from 64 KiB more on, the socket closes the connection
+ANSWER_MS = 10_000
+FREE = {"hold_actors": False, "random_steps": 1_000_000_000, "env_steps": 0}  # no learner is needed
+ENV = {"kwargs": {"lengths": [7], "ends": ["terminated"], "delay_s": 0.001}}
+
+
+class Peer:
+    """A client of a few lines."""
+
+    def __init__(self, context, endpoint):
+        self._context, self._endpoint = context, endpoint
+        self.heard = []
+        self._dial()
+
+    def _dial(self):
+        self.socket = sockets.dealer(self._context, self._endpoint)
+        if not self.socket.poll(ANSWER_MS, zmq.POLLOUT):
+            raise AssertionError("no connection")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *why):
+        self.socket.close(0)
+
+    def again(self):
+        """Another connection."""
+        self.socket.close(0)
+        self._dial()
+
+    def send(self, parts):
+        self.socket.send_multipart(parts or [b""])
+        self.hear(0)
+
+    def hear(self, timeout_ms):
+        while self.socket.poll(timeout_ms):
+            self.heard.append(decode(self.socket.recv_multipart()[0]))
+            timeout_ms = 0
+
+    def greet(self, identity):
+        """Get a session as an actor."""
+        hello = [encode(m.Hello(m.PROTOCOL, "actor", identity, b"7", "host", 1))]
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            self.heard.clear()
+            self.send(hello)
+            self.hear(500)
+            if any(isinstance(message, m.Welcome) for message in self.heard):
+                return
+        raise AssertionError(f"no session: {self.heard}")
+
+
+def messages(marker):
+    """All of them, those that a socket lets through first."""
+    every = [
+        parts for payloads in hostile.payloads(marker).values() for payload in payloads for _, parts in hostile.placed(payload)
+    ]
+    every += [*hostile.misshapen().values(), *([header] for header in hostile.fields().values())]
+    small = [parts or [b""] for parts in every if all(len(part) <= LARGEST for part in parts) and len(parts) < 1000]
+    return small, [parts for parts in every if any(len(part) > LARGEST + (64 << 10) for part in parts)]
+
+
+def counts(status, who):
+    return sum(status["refused_of"].get(who, {}).values())
+
+
+def test_no_message_harms_the_buffer_or_its_honest_actor(tmp_path):
+    marker = tmp_path / "marker"
+    small, large = messages(marker)
+    assert (len(small) > 500, len(large) > 10) == (True, True)
+    with roles(tmp_path, scripted(pacing=FREE, env=ENV)) as run, zmq.Context() as context, contextlib.ExitStack() as stack:
+        run.buffer()
+        honest = run.actor("honest")
+        before = run.wait(lambda s: s["env_steps"] > 100, 60)
+        known, stranger = stack.enter_context(Peer(context, run.endpoint)), stack.enter_context(Peer(context, run.endpoint))
+        known.greet("m")
+        for parts in small:
+            known.send(parts)
+            stranger.send(parts)
+        last = run.wait(lambda s: counts(s, "actor/m") >= len(small), 30, watch=("buffer", "honest"))
+        assert counts(last, "actor/m") == len(small)
+        known.hear(500)
+        reasons = set(last["refused_of"]["actor/m"])
+        assert {"malformed", "arity", "size", "direction", "fragment", "too-large"} <= reasons
+        assert {"malformed"} <= {message.reason for message in known.heard if isinstance(message, m.Declined)} <= reasons
+        assert not [message for message in known.heard if isinstance(message, (m.Ack, m.Reject))]
+        stranger.hear(500)
+        assert {(type(message), message.reason) for message in stranger.heard} == {(m.Refused, "hello-first")}
+        for parts in large:  # the socket itself closes such a connection
+            for peer in (known, stranger):
+                peer.send(parts)
+                peer.again()
+        known.greet("m")
+        assert not marker.exists()
+        after = run.wait(lambda s: s["env_steps"] > last["env_steps"] + 500, 60, watch=("buffer", "honest"))
+        assert [actor["acked"] for actor in after["actors"] if actor["id"] == "m"] == [{}]
+        assert "actor/honest" not in after["refused_of"]
+        assert after["lost_sessions"] == []
+        assert after["counters"]["rows_rejected"] == after["counters"].get("refused_defect", 0) == 0
+        assert after["memory"]["peak_bytes"] < before["memory"]["peak_bytes"] + (64 << 20)
+        assert honest.poll() is None
+        assert run.stop() == {"honest": 0, "buffer": 0}
+        log = run.log("buffer")
+        assert "Traceback" not in log
+        assert sum(" refused: " in line for line in log.splitlines()) < 6
+        assert len(log) < 10_000, json.dumps(log[-2000:])
