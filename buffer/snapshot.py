@@ -201,8 +201,8 @@ def _read_folder(folder: Path, verify: bool) -> tuple[dict[str, Any], dict[str, 
         raise PoolDamaged(f"{name}: not the manifest of this snapshot")
     arrays = {}
     for file, facts in files.items():
-        if Path(file).name != file:
-            raise PoolDamaged(f"{name}: {file!r} is not a file name")
+        if Path(file).name != file or not isinstance(facts, dict) or "sha256" not in facts:
+            raise PoolDamaged(f"{name}: {file!r} is not a file name, or has no digest")
         arrays[file] = _read_file(folder / file, facts["sha256"], verify)
     return body, arrays
 
@@ -217,6 +217,8 @@ def _read_file(path: Path, expected: str, verify: bool) -> Array:
         if verify and digest.hexdigest() != expected:
             raise PoolDamaged(f"{path}: its digest does not match the manifest")
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(mapped, np.memmap):
+            raise PoolDamaged(f"{path}: not one array")
     except (OSError, ValueError, EOFError) as error:
         raise PoolDamaged(f"{path}: {error}") from error
     plain: Array = mapped.view(np.ndarray)

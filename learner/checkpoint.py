@@ -15,7 +15,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import safetensors.torch
@@ -31,6 +31,7 @@ TENSORS, SCALARS, MANIFEST = "state.safetensors", "state.json", "manifest.json"
 _NAME = re.compile(r"^step_(\d{12})(\.old)?$")
 _HIDDEN = re.compile(r"^\.(?:writing|dead)-(\d+)-")
 _CHUNK = 1 << 20
+MAX_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,12 @@ def read(path: Path) -> Checkpoint:
         CheckpointError: naming the file that is damaged or missing.
     """
     step = _verify(path)
-    tensors = safetensors.torch.load((path / TENSORS).read_bytes())
-    return Checkpoint(path, step, {"tensors": tensors, "scalars": json.loads((path / SCALARS).read_bytes())})
+    try:
+        tensors = safetensors.torch.load((path / TENSORS).read_bytes())
+        scalars = json.loads((path / SCALARS).read_bytes())
+    except (SafetensorError, ValueError, RecursionError) as error:  # its digest is right: so it was written
+        raise CheckpointError(f"{path}: not the state of a learner: {type(error).__name__} {str(error)[:200]}") from error
+    return Checkpoint(path, step, {"tensors": tensors, "scalars": scalars})
 
 
 def _found(directory: Path) -> list[Path]:
@@ -175,18 +180,34 @@ def _verify(path: Path) -> int:
         if manifest["format"] != FORMAT:
             raise CheckpointError(f"{path / MANIFEST}: format {manifest['format']!r}, this build reads {FORMAT}")
         whole = raw == _render_manifest(step, files) and path.name.startswith(f"step_{step:012d}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path / MANIFEST}: damaged or missing ({type(error).__name__})") from error
     if not whole:
         raise CheckpointError(f"{path / MANIFEST}: does not match its digest or the directory's name")
+    if missing := {TENSORS, SCALARS} - files.keys():
+        raise CheckpointError(f"{path / MANIFEST}: has no digest of {', '.join(sorted(missing))}")
+    inside = {name: _inside(path, name) for name in files}
     for name, entry in files.items():
         try:
-            found = _digest(path / name)
+            size = {"bytes": inside[name].stat().st_size}
+            found = _digest(inside[name]) if size.items() <= dict(entry).items() else size
         except OSError as error:
             raise CheckpointError(f"{path / name}: cannot be read: {error.strerror}") from error
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"{path / MANIFEST}: says {str(entry)[:100]!r} of {name}") from error
         if found != entry:
             raise CheckpointError(f"{path / name}: does not match its digest")
     return step
+
+
+def _inside(path: Path, name: str) -> Path:
+    """A file of a checkpoint; a name that leads elsewhere, by itself or by a link, is refused before anything is read."""
+    parts = PurePosixPath(name).parts
+    places = [path.joinpath(*parts[: n + 1]) for n in range(len(parts))]
+    plain = name == "/".join(parts) and len(name) <= MAX_NAME and not {"/", "..", MANIFEST}.intersection(parts)
+    if not parts or not plain or any(place.is_symlink() for place in places):
+        raise CheckpointError(f"{path / MANIFEST}: {name[:MAX_NAME]!r} is no file of this checkpoint")
+    return places[-1]
 
 
 def _publish(hidden: Path, final: Path) -> None:
