@@ -14,6 +14,7 @@ import numpy as np
 from headrace.buffer.fleet import Session, name_of
 from headrace.buffer.worker import Totals
 from headrace.common.block import Array
+from headrace.common.errors import WireError
 from headrace.common.metrics import RateWindow, process_memory
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
@@ -97,14 +98,14 @@ class Watch:
         self._returns.append((end.total, end.length))
 
     def evaluation(self, head: m.Evaluation, returns: Array, lengths: Array, outcomes: Array) -> None:
-        """A finished evaluation."""
-        if not len(returns) or not np.isfinite(returns).all():
-            return
+        """A finished evaluation; raises :class:`WireError` for one without episodes or without a finite mean."""
+        if not len(returns):
+            raise WireError("malformed", "an evaluation of no episode")
         known = outcomes[outcomes != 0]
-        with np.errstate(over="ignore"):  # of returns of 1e308 these are infinite
+        with np.errstate(over="ignore", invalid="ignore"):  # of returns of 1e308 these are infinite
             numbers = returns.mean(), returns.std(), lengths.mean()
         if not np.isfinite(numbers).all():
-            return
+            raise WireError("non-finite", "returns of an evaluation have no finite mean")
         self._evaluations.append(
             {
                 "epoch": head.epoch,

@@ -234,3 +234,14 @@ def test_a_spec_that_is_none_names_what_is_wrong(buffer):
         assert decode(encode(refused)) == refused  # its peer can read it
     assert buffer.service.refused.by_reason == {"spec": 5}
     assert first(buffer.actor(), m.Welcome)
+
+
+@pytest.mark.parametrize("returns", [[np.nan, 1.0], [1.0, np.inf], [1e308, 1e308], []])
+def test_an_evaluation_without_a_finite_mean_is_refused_and_counted(besieged, returns):
+    besieged.say(b"E", m.Hello(1, "evaluator", "e", b"5", "host", 9))
+    n = len(returns)
+    columns = np.array(returns, "<f8"), np.ones(n, "<i8"), np.zeros(n, "|u1")
+    answers = besieged.say(b"E", m.Evaluation(1, 2, 10, n), *(column.tobytes() for column in columns))
+    assert first(answers, m.Declined).reason == ("non-finite" if n else "malformed")
+    assert besieged.service.refused.by_peer["evaluator/e"].total() == 1
+    assert besieged.status()["evaluations"] == []

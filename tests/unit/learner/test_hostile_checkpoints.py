@@ -112,9 +112,7 @@ def deflated(path):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "name", ["pickle", "an expanding archive", "10^10 elements", "a view past the end", "a header of 2^60"]
-)
+@pytest.mark.parametrize("name", ["pickle", "an expanding archive", "10^10 elements", "a view past the end", "a long header"])
 def test_tensors_that_are_none_are_refused_and_run_nothing(tmp_path, whole, name):
     marker = tmp_path / "marker"
     torch_file = tmp_path / "file.pt"
