@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.actor.limits import GuardConfig
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
 from headrace.common.specs import ROLES
@@ -91,4 +92,35 @@ class ActorConfig:
         if self.robot and self.epsilon > 0:
             raise ConfigError(
                 f"{path}.epsilon: {self.epsilon:g} with {path}.robot true would have robots act at random; nearest valid: 0"
+            )
+
+
+@dataclass(frozen=True)
+class RobotConfig:
+    """How a robot is driven, where ``actor.robot`` is true: its control periods, what people confirm, and its guard."""
+
+    rate_hz: float = option(20.0, help="control periods a second", unit="Hz", low=0.1, high=1000)
+    act_within: float = option(
+        0.5, help="share of a control period in which its action must have come; else the robot holds", low=0.05, high=0.95
+    )
+    operator: str = option(
+        "terminal", help="who arms and confirms: terminal, none (a program does), or module:factory of an Operator"
+    )
+
+    # What precedes an episode
+    home: tuple[float, ...] = option((), help="command that the robot is driven to first, through the guard; empty: nowhere")
+    home_within: float = option(0.05, help="distance in each dimension at which it is there", unit="env units", low=0)
+    home_s: float = option(20.0, help="longest way there, after which the robot stops", unit="s", low=0.1)
+    gate: bool = option(False, help="wait for a human before each episode")
+    gate_s: float = option(300.0, help="longest wait for a human", unit="s", low=0.1)
+    gate_timeout: str = option("stop", help="what follows the longest wait", choices=("stop", "begin"))
+
+    guard: GuardConfig = option(factory=GuardConfig, help="limits, and reactions to what is old")
+
+    def check(self, path: str) -> None:
+        """Refuse a home that no command leads to."""
+        if self.home and self.guard.command != "position":
+            raise ConfigError(
+                f"{path}.home: {list(self.home)} with {path}.guard.command {self.guard.command}, so that no command leads"
+                " there; nearest valid: []"
             )

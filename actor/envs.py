@@ -47,6 +47,9 @@ class LaneStep:
         obs: key -> ``(L, *shape)``, what the policy acts on next.
         episode: ``(L,)`` int64, the episode of ``obs``; it changes exactly where ``obs`` is a first observation.
         success: ``(L,)`` uint8 ``OUTCOME_*``, known at an episode's end from info ``success`` or ``is_success``.
+        executed: ``(L, *action.shape)`` float32, what was executed in place of what was asked for; none where that is the same.
+        health: ``(L,)`` uint8 bits ``HEALTH_*``; none where nobody watches.
+        action_age: ``(L,)`` float32, seconds from an action's observation to its execution; none where nobody measures it.
     """
 
     live: Array
@@ -58,6 +61,9 @@ class LaneStep:
     obs: Mapping[str, Array]
     episode: Array
     success: Array
+    executed: Array | None = None
+    health: Array | None = None
+    action_age: Array | None = None
 
 
 class Lanes(Protocol):
@@ -127,12 +133,16 @@ def check_env(env: EnvConfig) -> None:
     gym_make.check_env(env)
 
 
-def make_spec(env: EnvConfig, window: WindowConfig) -> TransitionSpec:
-    """The spec of rows and frames that this environment gives; makes the environment once and closes it.
+def make_spec(env: EnvConfig, window: WindowConfig, *, robot: bool = False) -> TransitionSpec:
+    """The spec of rows and frames that this environment, or ``robot``, gives; makes it once and closes it.
 
     Raises:
         EnvError: as :func:`make_lanes`.
     """
+    if robot:
+        from headrace.actor.robots import robot_spec
+
+        return robot_spec(env, window)
     from headrace.actor.gym_make import probe_spec
 
     return probe_spec(env, window)

@@ -17,6 +17,7 @@ from gymnasium.vector import VectorEnv
 from headrace.actor.config import EnvConfig, WindowConfig, WrapperConfig
 from headrace.actor.gym_spaces import spec_of
 from headrace.common.errors import EnvError
+from headrace.common.naming import is_factory
 from headrace.common.specs import TransitionSpec
 
 AnyEnv = gym.Env[Any, Any]
@@ -55,7 +56,7 @@ def check_env(config: EnvConfig) -> None:
         EnvError: as :func:`make_env`.
     """
     try:
-        if _is_factory(config.id):
+        if is_factory(config.id):
             resolve(config.id)
         else:
             _check_registered(config.id)
@@ -102,7 +103,7 @@ def reason_of(error: BaseException) -> str:
 
 def _create(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
     name = config.id
-    if _is_factory(name):
+    if is_factory(name):
         env: Any = resolve(name)(**config.kwargs)
         if not isinstance(env, (gym.Env, VectorEnv)):
             raise EnvError(f"env {name!r} returned a {type(env).__name__}, expected a gymnasium Env or VectorEnv")
@@ -115,11 +116,6 @@ def _create(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
         return made
     except gym.error.UnregisteredEnv as error:
         raise _unknown(name) from error
-
-
-def _is_factory(name: str) -> bool:
-    """Whether ``name`` is module:factory; module:Id-v0 is a gymnasium id that the module registers."""
-    return ":" in name and name.partition(":")[2].replace(".", "").isidentifier()
 
 
 def _check_registered(name: str) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
@@ -31,6 +31,7 @@ class ActorSettings:
     actor: ActorConfig
     network: NetworkConfig
     seed: int
+    robot: RobotConfig = RobotConfig()
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined 
         SessionRefused: the id is held, or the spec differs.
         DeadlineExceeded: no session in ``network.connect_s``.
     """
-    spec = make_spec(settings.env, settings.window)
+    spec = make_spec(settings.env, settings.window, robot=settings.actor.robot)
     uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes, clock)
     hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)

@@ -6,6 +6,8 @@ import contextlib
 import logging
 import queue
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,8 @@ from headrace.actor.assembler import Assembler
 from headrace.actor.envs import Lanes, make_lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
-from headrace.actor.joining import ActorSettings, joined
+from headrace.actor.guard import Vitals
+from headrace.actor.joining import ActorSettings, Joined, joined
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
@@ -45,12 +48,29 @@ def run(settings: ActorSettings, clock: Clock | None = None) -> int:
     with joined("actor", settings, clock) as here:
         if here is None:
             return 0
-        epoch = here.welcome.epoch
-        lanes = make_lanes(settings.env, settings.window, run_seed=settings.seed, actor=settings.actor_id, epoch=epoch)
+        lanes = _make_lanes(settings, here)
         with contextlib.closing(lanes):
-            rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, epoch, "action"))
+            rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, here.welcome.epoch, "action"))
             ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng).run(here.stop)
     return 0
+
+
+def _make_lanes(settings: ActorSettings, here: Joined) -> Lanes:
+    """The lanes of this process: environments, or one robot behind its guard."""
+    place = settings.seed, settings.actor_id, here.welcome.epoch
+    if not settings.actor.robot:
+        return make_lanes(settings.env, settings.window, run_seed=place[0], actor=place[1], epoch=place[2])
+    from headrace.actor.robot_lanes import RobotLanes
+
+    uplink = here.uplink
+
+    def vitals() -> Vitals:
+        return Vitals(uplink.heard_at, uplink.applied_at)
+
+    def tell(report: Mapping[str, Any]) -> None:
+        uplink.about["station"] = report
+
+    return RobotLanes(settings.env, settings.robot, here.spec, place, vitals, tell, here.stop)
 
 
 class ActorLoop:
@@ -71,7 +91,7 @@ class ActorLoop:
         self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
         self._random = RandomPolicy(spec, lanes.count)
         self._explorer = Explorer(spec, lanes.count, epsilon_of(settings.actor_id, settings.actor))
-        uplink.about = {"epsilon": round(self._explorer.epsilon, 6)}
+        uplink.about["epsilon"] = round(self._explorer.epsilon, 6)
         self._policy: Policy | None = None
         self._version: Version = NO_VERSION
         self._flush_at = 0.0

@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.actor.config import ActorConfig
 from headrace.common.errors import SpecError
+from headrace.common.rounding import inwards
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.statistics import NORMAL_LIMIT, VAR_FLOOR
 from headrace.common.weights import WeightSet, require_policy
@@ -53,9 +54,7 @@ class Box:
 
     def __init__(self, action: ActionSpec) -> None:
         low, high = np.asarray(action.low, np.float64), np.asarray(action.high, np.float64)
-        low32, high32 = low.astype(np.float32), high.astype(np.float32)
-        self.low = np.where(low32 < low, np.nextafter(low32, np.float32(np.inf)), low32)
-        self.high = np.where(high32 > high, np.nextafter(high32, np.float32(-np.inf)), high32)
+        self.low, self.high = inwards(low, high)
         for i in np.flatnonzero(self.low > self.high)[:1]:
             raise SpecError(f"spec.action: no float32 number lies in the bounds [{low[i]}, {high[i]}] of dimension {i}")
         self._half = self.high * np.float32(0.5) - self.low * np.float32(0.5)  # halved first, or wide boxes overflow

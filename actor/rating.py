@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from headrace.common.block import Block
 from headrace.common.errors import ConfigError
+from headrace.common.naming import resolve
 
 Rate = Callable[[Block], Any]
 
@@ -23,14 +23,7 @@ def find_rate(name: str) -> Rate | None:
     """
     if not name:
         return None
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a foreign module may raise anything while it is imported
-        raise ConfigError(f"actor.priorities: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise ConfigError(f"actor.priorities: {name!r} is a {type(found).__name__}, expected a function of a block")
-    rate: Rate = found
+    rate: Rate = resolve(name, "actor.priorities")
     return rate
 
 

@@ -63,8 +63,9 @@ class Recorder:
         return self._go_on(first.obs, first.episode)
 
     def record(self, actions: Array, step: LaneStep, version: Version) -> list[Ended]:
-        """Take what the lanes executed, ``(L, *action.shape)``, and with which weights; the episodes that ended with it."""
+        """Take what the lanes were asked for, ``(L, *action.shape)``, and by which weights; the episodes that ended with it."""
         ended = []
+        actions = actions if step.executed is None else step.executed
         for lane, assembler in enumerate(self.assemblers):
             if step.crashed[lane]:
                 assembler.abort()
@@ -73,7 +74,10 @@ class Recorder:
                 self._lengths[lane] += 1
                 ends = bool(step.terminated[lane]), bool(step.truncated[lane])
                 next_obs = {key: value[lane] for key, value in step.next_obs.items()}
-                assembler.step(actions[lane], float(step.rewards[lane]), *ends, next_obs, version=version)
+                health = 0 if step.health is None else int(step.health[lane])
+                age = 0.0 if step.action_age is None else float(step.action_age[lane])
+                what = actions[lane], float(step.rewards[lane]), *ends, next_obs
+                assembler.step(*what, version=version, health=health, action_age=age)
                 if any(ends):
                     ended.append(self._ended(lane, int(step.success[lane])))
         return ended

@@ -45,6 +45,10 @@ class Uplink:
         outbox_bytes: bound on unacknowledged blocks.
         part_bytes: length of one range of weights, and bound of what short blocks are joined to.
         clock: the control loop's.
+
+    Attributes:
+        heard_at: when the buffer said anything last.
+        applied_at: when the weights that act now were taken; before the first, when this began.
     """
 
     def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int, clock: Clock | None = None) -> None:
@@ -67,6 +71,7 @@ class Uplink:
         self.env_steps = 0
         self.about: dict[str, Any] = {}  # what heartbeats tell besides
         self.heard = 0  # states of the buffer
+        self.heard_at = self.applied_at = self._clock.now()
         self._in_step_since: float | None = None
 
     # --- control loop -----------------------------------------------------------------------------------------------
@@ -145,7 +150,7 @@ class Uplink:
 
     def applied(self, version: Version) -> None:
         """The control loop acts on this version now."""
-        self._version = version
+        self._version, self.applied_at = version, self._clock.now()
 
     def event(self, message: m.Message, *frames: Raw) -> None:
         """Send a message that may be lost (episode ends, evaluations)."""
@@ -163,6 +168,7 @@ class Uplink:
     def welcomed(self, welcome: m.Welcome) -> None:
         """Start or go on with a session: forget what is acknowledged, send the rest again."""
         with self._changed:
+            self.heard_at = self._clock.now()
             self._stream = self._stream or welcome.epoch
             self._labels.rewind()
             self._fetch.restart()
@@ -172,6 +178,7 @@ class Uplink:
     def received(self, message: m.Message, frames: list[Frame]) -> None:
         """A message of the buffer."""
         with self._changed:
+            self.heard_at = self._clock.now()
             if isinstance(message, m.State):
                 self._allowance = Allowance(message.granted, message.random, message.final)
                 self.env_steps, self.heard = message.env_steps, self.heard + 1

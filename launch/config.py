@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
@@ -85,6 +85,7 @@ class RunConfig:
     run: RunOptions = option(factory=RunOptions, help="where and how the run runs")
     window: WindowConfig = option(factory=WindowConfig, help="what one row covers")
     actor: ActorConfig = option(factory=ActorConfig, help="actor processes")
+    robot: RobotConfig = option(factory=RobotConfig, help="how a robot is driven, with actor.robot")
     pool: PoolConfig = option(factory=PoolConfig, help="the pool")
     sampling: SamplingConfig = option(factory=SamplingConfig, help="how batches are drawn")
     pacing: PacingConfig = option(factory=PacingConfig, help="length of the run and ratio of learning to acting")
@@ -122,10 +123,35 @@ class RunConfig:
             )
         if self.actor.count > self.pool.max_actors:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
+        if self.actor.robot:
+            self._require_guarded()
         if self.run.mode == "sync" and self.actor.count == 0:
             raise ConfigError("actor.count: 0 with run.mode sync, where no actor can join from elsewhere; nearest valid: 1")
         if self.learner.ranks > 1:
             self._require_ranks()
+
+    def _require_guarded(self) -> None:
+        """Refuse a robot without limits, or without the one process that is its own."""
+        if missing := self.robot.guard.missing():
+            raise ConfigError(f"{', '.join(missing)}: not given, with actor.robot true; a robot does not move without limits")
+        for key, value, valid in (("run.mode", self.run.mode, "async"), ("env.lanes", self.env.lanes, 1)):
+            if value != valid:
+                raise ConfigError(
+                    f"{key}: {value} with actor.robot true, where one actor drives one robot, in a process of its own; nearest"
+                    f" valid: {valid}"
+                )
+
+    def require_evaluable(self) -> None:
+        """Refuse an evaluation that would drive a robot beside its actor, and without its guard.
+
+        Raises:
+            ConfigError: naming what asks for one.
+        """
+        for key, value in (("eval.every", self.eval.every), ("eval.final_episodes", self.eval.final_episodes)):
+            if self.actor.robot and value:
+                raise ConfigError(
+                    f"{key}: {value} with actor.robot true, but nobody except its actor drives a robot; nearest valid: 0"
+                )
 
     def _require_ranks(self) -> None:
         """Refuse several ranks where there can be one only, or where a lost one could not be replaced in time."""

@@ -124,7 +124,7 @@ def _environment(config: RunConfig) -> tuple[TransitionSpec | None, Finding]:
     from headrace.actor.envs import make_spec
 
     try:
-        spec = make_spec(config.env, config.window)
+        spec = make_spec(config.env, config.window, robot=config.actor.robot)
     except (EnvError, SpecError, ConfigError, ImportError) as error:
         return None, Finding("env", BAD, " ".join(str(error).split()))
     obs = ", ".join(f"{o.key} {o.shape} {o.dtype}" for o in spec.obs)

@@ -102,7 +102,13 @@ def find_config(policy: Path) -> Path:
 
 
 def make_player(config: RunConfig, weights: WeightSet) -> tuple[Policy, TransitionSpec]:
-    """The policy that plays the env of ``config``, which is made once to see what that is."""
+    """The policy that plays the env of ``config``, which is made once to see what that is.
+
+    Raises:
+        ConfigError: a robot, which nobody but its actor drives.
+    """
+    if config.actor.robot:
+        raise ConfigError(f"actor.robot: true: {config.env.id} is a robot, and nobody except its actor drives it")
     spec = make_spec(config.env, config.window)
     return make_policy(weights, spec, config.actor), spec
 

@@ -111,6 +111,7 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
 
     if config.eval.every == 0:
         raise ConfigError("eval.every: 0 means no evaluation during the run; nearest valid for an evaluator: 1")
+    config.require_evaluable()
     judging = replace(config, actor=replace(config.actor, ema=config.eval.ema))
     player = _player(judging, connect or find_endpoint(config, run), evaluator_id)
     checkpoints = run.checkpoints if run is not None else None
@@ -124,7 +125,8 @@ def _player(config: RunConfig, endpoint: str, identity: str) -> ActorSettings:
     from headrace.actor.joining import ActorSettings
 
     require_device(config.actor.device)
-    return ActorSettings(endpoint, identity, config.env, config.window, config.actor, config.network, config.seed)
+    parts = config.env, config.window, config.actor, config.network, config.seed, config.robot
+    return ActorSettings(endpoint, identity, *parts)
 
 
 def own_id(kind: str) -> str:

@@ -17,6 +17,7 @@ from headrace.actor.best import BEST, read_evaluation
 from headrace.actor.device import require_device
 from headrace.actor.envs import check_env
 from headrace.actor.evaluate import EvalResult
+from headrace.actor.robots import check_robot
 from headrace.buffer.generations import is_pool
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
@@ -140,9 +141,13 @@ def require_parts(config: RunConfig) -> None:
 
     Raises:
         EnvError: of the env.
-        ConfigError: of the model or the device.
+        ConfigError: of the model or the device, or of a robot that would be evaluated.
     """
-    check_env(config.env)
+    config.require_evaluable()
+    if config.actor.robot:
+        check_robot(config.env)
+    else:
+        check_env(config.env)
     if config.model.type == ModelConfig().type:
         load(MLPOptions, config.model.options, "model.options")
     else:

@@ -10,6 +10,7 @@ from campaign.learner_faults import LEARNER
 from campaign.offline_faults import FROM_DATA
 from campaign.pixel_faults import PIXELS
 from campaign.planting import planted
+from campaign.robot_faults import ROBOTS
 from campaign.role_faults import ROLES
 from campaign.wire_faults import WIRE
 
@@ -392,5 +393,5 @@ _ALL = (
 )
 MUTANTS = {
     mutant.name: mutant
-    for mutant in (*_ALL, *CHECKPOINTS, *DATA, *DRAWING, *FROM_DATA, *JUDGING, *LEARNER, *PIXELS, *ROLES, *WIRE)
+    for mutant in (*_ALL, *CHECKPOINTS, *DATA, *DRAWING, *FROM_DATA, *JUDGING, *LEARNER, *PIXELS, *ROBOTS, *ROLES, *WIRE)
 }

@@ -7,6 +7,10 @@ from helpers.roles import roles, scripted
 
 from headrace.buffer import SACReplayPool
 
+ROBOT = ["--actor.robot", "true", "--robot.rate_hz", "100", "--robot.operator", "headrace.actor.operator:Willing"]
+ROBOT += ["--robot.guard.command", "displacement", "--robot.guard.low", "[-1]", "--robot.guard.high", "[1]"]
+ROBOT += ["--robot.guard.max_delta", "[2]", "--robot.guard.max_rate", "[200]", "--robot.guard.late", "10"]
+
 
 @pytest.mark.parametrize("hold_learner", [True, False])
 @pytest.mark.parametrize("hold_actors", [True, False])
@@ -68,7 +72,7 @@ def test_a_fast_simulator_leaves_a_slow_robot_its_share_and_the_robot_is_never_h
     pacing = {"env_steps": 0, "min_fill": 100_000, "robot_share": 0.5, "hold_actors": True, "lead_steps": 64}
     with roles(tmp_path, scripted(pacing=pacing, pool={"capacity": 100_000})) as run:
         run.buffer()
-        run.actor("arm", "--actor.robot", "true", "--env.kwargs.delay_s", "0.01")
+        run.actor("arm", *ROBOT)
         run.wait(lambda s: s["env_steps"] > 0, 30)
         run.actor("sim")
         run.canary(64, 50, 60)

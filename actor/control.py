@@ -1,0 +1,270 @@
+"""Control: one robot's periods, episodes and stops, without I/O. What is late, or of another episode, is never carried out.
+
+phase       event                                   next        what leaves in each period
+DISARMED    arm, and the state allows it            IDLE        nothing
+IDLE        begin, nothing older than declared      HOMING      a hold
+HOMING      home is reached, or none is given       RESETTING   the home command, limited by the guard
+HOMING      not reached in home_s                   DISARMED
+RESETTING   the scene is ready                      WAITING     nothing: the robot may move by itself
+WAITING     ready, or no gate is asked for          RUNNING     a hold
+WAITING     nobody came in gate_s                   DISARMED or RUNNING, as gate_timeout says
+RUNNING     the episode's end                       IDLE        the action of this period, or a hold without one
+any         halt, a fault, the guard's stop         DISARMED    a stop
+any         the actor is lost                       hold now, DISARMED with the next period
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.config import RobotConfig
+from headrace.actor.guard import Deed, Guard, Verdict, Vitals
+from headrace.actor.robot import Command, Observation, RobotState
+from headrace.actor.signals import Begun, Broken, Offer, Signal, Start, Stepped
+from headrace.common.specs import HEALTH_HELD, HEALTH_LIMITED, HEALTH_OVERRUN, HEALTH_STALE
+
+Array = np.ndarray[Any, Any]
+
+
+class Phase(str, enum.Enum):
+    """Where a robot stands, in the words that people see."""
+
+    DISARMED = "disarmed"
+    IDLE = "idle"
+    HOMING = "moving home"
+    RESETTING = "resetting"
+    WAITING = "waiting for a human"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the robot's process does next: carry out ``command``, ``reset`` for an episode and seed, or else stop."""
+
+    command: Command | None = None
+    reset: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What was carried out in the running period."""
+
+    action: Array
+    health: int
+    age: float
+
+
+class Control:
+    """Decides period by period; the process of the robot calls it and does what it says.
+
+    Attributes:
+        phase: where the robot stands.
+        why: what it waits for, or what disarmed it.
+        signals: what the actor is to be told, in order; taken by whoever sends it.
+        counts: actions dropped, by cause.
+
+    Args:
+        config: how it is driven.
+        guard: the last stage; owned by this control from now on.
+        max_steps: steps after which an episode is truncated; none leaves that to the robot.
+    """
+
+    def __init__(self, config: RobotConfig, guard: Guard, max_steps: int | None = None) -> None:
+        self._config, self._guard, self._max_steps = config, guard, max_steps
+        self._period_s = 1 / config.rate_hz
+        self._home = np.array(config.home, np.float64)
+        self.phase, self.why = Phase.DISARMED, guard.why
+        self.signals: list[Signal] = []
+        self.counts: Counter[str] = Counter()
+        self._since = 0.0
+        self._start = Start(-1, 0, Vitals(0.0, 0.0))
+        self._vitals, self._state = self._start.vitals, RobotState()
+        self._begun = self._deadline = 0.0
+        self._decided = True
+        self._lost, self._lost_seen = "", False
+        self._queue: dict[int, Array] = {}
+        self._tick, self._health = -1, 0
+        self._done: _Done | None = None
+
+    # --- what people and the actor say ------------------------------------------------------------------------------
+
+    def arm(self, now: float, state: RobotState) -> None:
+        """Somebody arms the robot, whose ``state`` was read just now."""
+        if self.phase is not Phase.DISARMED or self._lost:
+            return
+        if self._guard.arm(now, state):
+            self._enter(Phase.IDLE, now, "no episode was asked for")
+        else:
+            self.why = self._guard.why
+
+    def start(self, now: float, start: Start) -> None:
+        """The actor asks for an episode; nothing happens while the robot is not idle, or anything is too old."""
+        if self.phase is not Phase.IDLE:
+            return
+        old = self._guard.too_old(now, start.vitals)
+        self.why = f"no episode begins: {old} older than declared" if old else ""
+        if not old:
+            self._start, self._vitals = start, start.vitals
+            self._enter(Phase.HOMING if len(self._home) else Phase.RESETTING, now)
+
+    def ready(self, now: float) -> None:
+        """Somebody says that the scene is ready."""
+        if self.phase is Phase.WAITING:
+            self._run(now)
+
+    def offer(self, now: float, offer: Offer) -> None:
+        """The actor wants these actions; dropped, and counted, are those of another episode and those that come late."""
+        self._vitals = offer.vitals
+        if self.phase is not Phase.RUNNING or offer.episode != self._start.episode:
+            self.counts["dropped_episode"] += len(offer.actions)
+            return
+        self._queue = {tick: action for tick, action in self._queue.items() if tick < offer.tick}
+        for tick, action in enumerate(offer.actions, offer.tick):
+            if tick < self._tick or (tick == self._tick and (self._decided or now > self._deadline)):
+                self.counts["dropped_late"] += 1
+            else:
+                self._queue[tick] = action
+
+    def halt(self, now: float, why: str) -> Order:
+        """Stop now, whatever is going on; also when a driver raised."""
+        self._guard.disarm(why)
+        return self._stopped(now, why)
+
+    def lost(self, why: str) -> None:
+        """The actor is gone: nothing more will be wanted."""
+        self._lost = why
+        self._queue.clear()
+
+    # --- one period -------------------------------------------------------------------------------------------------
+
+    def begin(self, now: float, seen: Observation, state: RobotState, missed: int = 0) -> None:
+        """A period begins: what the robot sees, its state, and how many periods were left out before."""
+        self._state, self._decided = state, False
+        self._deadline = now + self._config.act_within * self._period_s
+        self._guard.see(now, seen)
+        if self.phase is Phase.RUNNING:
+            self._complete(now, seen, missed)
+        elif self.phase is Phase.HOMING and self._is_home(state):
+            self._enter(Phase.RESETTING, now)
+        self._begun = now
+
+    def wait_s(self, now: float) -> float:
+        """How long an action may still be waited for in this period; 0: decide now."""
+        waits = self.phase is Phase.RUNNING and not self._lost and self._tick >= 0 and self._tick not in self._queue
+        return max(0.0, self._deadline - now) if waits else 0.0
+
+    def decide(self, now: float) -> Order | None:
+        """The order of this period; none where nothing is to be done."""
+        self._decided = True
+        if self.phase is Phase.DISARMED:
+            return None
+        if self._lost and self._lost_seen:
+            return self.halt(now, self._lost)
+        self._lost_seen = bool(self._lost)
+        if self.phase is Phase.RESETTING and not self._lost:
+            return Order(reset=(self._start.episode, self._start.seed))
+        if self.phase is Phase.RUNNING:
+            return self._act(now, self._queue.pop(self._tick, None))
+        if self.phase is Phase.HOMING and not self._lost:
+            if now - self._since > self._config.home_s:
+                return self.halt(now, f"home was not reached in {self._config.home_s:g} s")
+            return self._order(now, self._guard.decide(now, self._home, self._state), "home")
+        if self.phase is Phase.WAITING and now - self._since > self._config.gate_s:
+            if self._config.gate_timeout == "stop":
+                return self.halt(now, f"nobody came in {self._config.gate_s:g} s")
+            self._run(now)
+        return self._order(now, self._guard.hold(now, self._state), "hold")
+
+    def carried(self, now: float, command: Command) -> None:
+        """The robot took the command."""
+        self._guard.left(now, command.action)
+
+    def expired(self, now: float) -> Order:
+        """The command's deadline had passed when it reached the robot: hold in its place."""
+        self.counts["dropped_late"] += 1
+        self._done = None
+        return self._act(now, None)
+
+    def was_reset(self, now: float, state: RobotState) -> Order | None:
+        """The scene is ready, and the robot may stand elsewhere now."""
+        self._guard.reread(now, state)
+        if not self._guard.armed:
+            return self._stopped(now, self._guard.why)
+        if self._config.gate:
+            self._enter(Phase.WAITING, now, "a human says that the scene is ready")
+        else:
+            self._run(now)
+        return None
+
+    def report(self, now: float) -> dict[str, Any]:
+        """What people see of the robot."""
+        place = {"phase": self.phase.value, "why": self.why, "episode": self._start.episode, "tick": max(0, self._tick)}
+        return {**place, "since_s": round(now - self._since, 1), "dropped": dict(self.counts), **self._guard.report(now)}
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _act(self, now: float, wanted: Array | None) -> Order:
+        if self._tick < 0:  # the first observation of the episode comes with the next period
+            return self._order(now, self._guard.hold(now, self._state), "hold")
+        verdict = self._guard.decide(now, wanted, self._state, self._vitals)
+        order = self._order(now, verdict, "policy" if verdict.deed is Deed.GO else "hold")
+        if verdict.command is not None:
+            bits = HEALTH_HELD * (verdict.deed is Deed.HOLD) | HEALTH_LIMITED * verdict.limited | HEALTH_STALE * verdict.stale
+            self._done = _Done(verdict.command, self._health | bits, now - self._begun)
+        return order
+
+    def _order(self, now: float, verdict: Verdict, kind: str) -> Order:
+        if verdict.command is None:
+            return self._stopped(now, self._guard.why)
+        running = self.phase is Phase.RUNNING and self._tick >= 0
+        episode, tick = (self._start.episode, self._tick) if running else (-1, 0)
+        deadline = self._deadline if kind == "policy" else math.inf
+        return Order(Command(verdict.command, kind, episode, tick, deadline))
+
+    def _complete(self, now: float, seen: Observation, missed: int) -> None:
+        """What was seen completes the step of the period before, or begins the episode."""
+        self._health = HEALTH_OVERRUN if missed else 0
+        done, self._done = self._done, None
+        self._tick += 1
+        if self._tick == 0:
+            self.signals.append(Begun(self._start.episode, dict(seen.values)))
+            return
+        assert done is not None, "a running period carries out a command or ends the episode"
+        truncated = seen.truncated or (self._tick == self._max_steps and not seen.terminated)
+        ends = seen.terminated, truncated
+        what = (done.action, seen.reward, *ends, seen.outcome, done.health, done.age)
+        self.signals.append(Stepped(self._start.episode, self._tick, *what, dict(seen.values)))
+        if any(ends):
+            self._forget()
+            self._enter(Phase.IDLE, now, "no episode was asked for")
+
+    def _stopped(self, now: float, why: str) -> Order:
+        if self.phase in (Phase.HOMING, Phase.RESETTING, Phase.WAITING, Phase.RUNNING):
+            self.signals.append(Broken(self._start.episode, why))
+        self._forget()
+        if self.phase is not Phase.DISARMED:
+            self._enter(Phase.DISARMED, now, why)
+        return Order()
+
+    def _run(self, now: float) -> None:
+        self._forget()
+        self._enter(Phase.RUNNING, now)
+
+    def _enter(self, phase: Phase, now: float, why: str = "") -> None:
+        self.phase, self._since, self.why = phase, now, why
+
+    def _forget(self) -> None:
+        """Nothing of an episode is left: no action that was queued for it, no step that was begun."""
+        self._queue = {}
+        self._tick, self._health, self._done = -1, 0, None
+
+    def _is_home(self, state: RobotState) -> bool:
+        return state.position is not None and bool(
+            (np.abs(np.asarray(state.position) - self._home) <= self._config.home_within).all()
+        )

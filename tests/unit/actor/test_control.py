@@ -1,0 +1,284 @@
+"""Control by scenes on a clock that is moved by hand: what the robot is told, and what the actor hears of it."""
+
+import math
+
+import numpy as np
+import pytest
+
+from headrace.actor.config import RobotConfig
+from headrace.actor.control import Control, Phase
+from headrace.actor.guard import Guard, Vitals
+from headrace.actor.limits import GuardConfig
+from headrace.actor.robot import Observation, RobotState
+from headrace.actor.signals import Begun, Broken, Offer, Start, Stepped
+from headrace.common.specs import HEALTH_HELD, HEALTH_LIMITED, HEALTH_OVERRUN, OUTCOME_SUCCESS, ActionSpec, ObsSpec
+
+OBS = (ObsSpec("count", (1,), "<f4"),)
+ACTION = ActionSpec((1,), (-9.0,), (9.0,))
+LIMITS = {"low": (-5.0,), "high": (5.0,), "max_delta": (1.0,), "max_rate": (100.0,)}
+HERE = RobotState(np.zeros(1, np.float32))
+FRESH = Vitals(math.inf, math.inf)
+
+
+class Scene:
+    """Ten periods a second. ``told``: what was carried out, (kind, episode, tick, action), 'stop', ('reset', episode, seed)."""
+
+    def __init__(self, max_steps=None, guard=None, **robot):
+        config = RobotConfig(rate_hz=10.0, guard=GuardConfig(**{**LIMITS, **(guard or {})}), **robot)
+        self.control = Control(config, Guard(config.guard, OBS, ACTION), max_steps)
+        self.now, self.state, self.told, self.seen, self.count = 0.0, HERE, [], [], 0
+
+    def period(self, offer=None, missed=0, at=0.01, **observed):
+        """One period, whose action, if any, comes ``at`` seconds after its beginning."""
+        self.now = round(self.now + 0.1 * (1 + missed), 6)
+        self.count += 1
+        seen = Observation({"count": np.array([self.count], np.float32)}, **observed)
+        self.control.begin(self.now, seen, self.state, missed)
+        if offer is not None:
+            self.control.offer(self.now + at, offer)
+        self.carry_out(self.control.decide(self.now + at + self.control.wait_s(self.now + at)))
+        self.seen += self.control.signals
+        self.control.signals = []
+        return self
+
+    def carry_out(self, order):
+        if order is None:
+            return
+        if order.reset is not None:
+            self.told.append(("reset", *order.reset))
+            after = self.control.was_reset(self.now, self.state)
+            if after is not None:
+                self.carry_out(after)
+        elif order.command is None:
+            self.told.append("stop")
+        else:
+            c = order.command
+            self.told.append((c.kind, c.episode, c.tick, round(float(c.action[0]), 4)))
+            self.control.carried(self.now, c)
+
+    def running(self, episode=0):
+        """An episode whose period 0 is the next one."""
+        self.control.arm(self.now, self.state)
+        self.period()
+        self.control.start(self.now, Start(episode, 7, FRESH))
+        self.period()
+        assert self.control.phase is Phase.RUNNING
+        self.told, self.seen = [], []
+        return self
+
+    def steps(self):
+        return [(s.tick, round(float(s.action[0]), 4), s.health) for s in self.seen if isinstance(s, Stepped)]
+
+
+def want(tick, *values, episode=0, vitals=FRESH):
+    return Offer(episode, tick, np.array(values, np.float32)[:, None], vitals)
+
+
+def test_an_episode_from_arming_to_its_end():
+    scene = Scene()
+    scene.period()
+    assert (scene.control.phase, scene.told) == (Phase.DISARMED, [])  # nothing leaves
+    scene.control.arm(scene.now, scene.state)
+    scene.period()
+    scene.control.start(scene.now, Start(3, 7, FRESH))
+    scene.period()
+    assert scene.told == [("hold", -1, 0, 0.0), ("reset", 3, 7)]
+    scene.period(want(0, 0.5, episode=3)).period(want(1, 0.75, episode=3))
+    scene.period(terminated=True, reward=2.0, outcome=OUTCOME_SUCCESS)
+    assert scene.told[2:] == [("policy", 3, 0, 0.5), ("policy", 3, 1, 0.75), ("hold", -1, 0, 0.75)]
+    begun, first, last = scene.seen
+    assert isinstance(begun, Begun)
+    assert (begun.episode, begun.values["count"]) == (3, 4)
+    assert (first.tick, first.terminated, first.values["count"]) == (1, False, 5)
+    assert (last.tick, last.reward, last.terminated, last.outcome, last.values["count"]) == (2, 2.0, True, OUTCOME_SUCCESS, 6)
+    assert scene.steps() == [(1, 0.5, 0), (2, 0.75, 0)]
+    assert scene.control.phase is Phase.IDLE
+
+
+def test_what_was_executed_is_what_is_told():
+    scene = Scene(guard={"late": 9}).running()
+    scene.period(want(0, 0.5)).period().period(want(2, 4.0), missed=1).period(want(3, 1.5))
+    assert scene.steps() == [(1, 0.5, 0), (2, 0.5, HEALTH_HELD), (3, 1.5, HEALTH_LIMITED | HEALTH_OVERRUN)]
+    ages = [s.age for s in scene.seen if isinstance(s, Stepped)]
+    assert ages == pytest.approx([0.01, 0.05, 0.01])  # a hold is decided at the deadline
+
+
+@pytest.mark.parametrize(("at", "kind"), [(0.049, "policy"), (0.051, "hold")])
+def test_an_action_counts_until_its_deadline(at, kind):
+    scene = Scene().running()
+    scene.period(want(0, 0.5), at=at)
+    assert scene.told[0][0] == kind
+    assert scene.control.counts == ({"dropped_late": 1} if kind == "hold" else {})
+
+
+def test_a_command_whose_deadline_passes_on_its_way_is_replaced_by_a_hold_from_where_the_robot_is():
+    scene = Scene().running()
+    scene.period(want(0, 0.5))
+    scene.now += 0.1
+    scene.control.begin(scene.now, Observation({"count": np.zeros(1)}), HERE)
+    scene.control.offer(scene.now, want(1, 0.9))
+    order = scene.control.decide(scene.now)
+    assert order.command.deadline == pytest.approx(scene.now + 0.05)
+    scene.carry_out(scene.control.expired(scene.now + 0.06))
+    assert scene.told[-1] == ("hold", 0, 1, 0.5)
+    scene.period(want(2, 1.2))
+    assert scene.steps()[-1] == (2, 0.5, HEALTH_HELD)
+    assert scene.control.counts == {"dropped_late": 1}
+
+
+def test_actions_of_another_episode_or_period_are_dropped():
+    scene = Scene(guard={"late": 9}).running(episode=5)
+    scene.period(want(0, 0.5, episode=4)).period(want(0, 0.5, episode=5)).period(want(2, 0.25, episode=6))
+    assert [told[0] for told in scene.told] == ["hold"] * 3
+    assert scene.control.counts == {"dropped_episode": 2, "dropped_late": 1}
+
+
+def test_a_chunk_runs_tick_by_tick_until_a_newer_one_replaces_what_is_left():
+    scene = Scene().running()
+    scene.period(want(0, 0.1, 0.2, 0.3, 0.4)).period().period(want(1, 9.0, 0.5, 0.6)).period()
+    assert [told[1:] for told in scene.told] == [(0, 0, 0.1), (0, 1, 0.2), (0, 2, 0.5), (0, 3, 0.6)]
+    assert scene.control.counts == {"dropped_late": 1}  # its first action was for a period that is over
+
+
+def test_nothing_queued_crosses_a_reset():
+    scene = Scene().running()
+    scene.period(want(0, 0.1, 0.2, 0.3, 0.4)).period(truncated=True)
+    scene.control.start(scene.now, Start(1, 8, FRESH))
+    scene.period().period().period()
+    assert scene.told == [
+        ("policy", 0, 0, 0.1),
+        ("hold", -1, 0, 0.1),
+        ("reset", 1, 8),
+        ("hold", 1, 0, 0.0),  # from where the robot says it is after the reset
+        "stop",  # two periods of episode 1 without an action of its own
+    ]
+
+
+def test_a_silent_actor_means_hold_and_then_stop_and_the_episode_ends_with_its_last_step():
+    scene = Scene().running()
+    scene.period(want(0, 0.5)).period().period().period()
+    assert scene.told == [("policy", 0, 0, 0.5), ("hold", 0, 1, 0.5), "stop"]
+    assert scene.steps() == [(1, 0.5, 0), (2, 0.5, HEALTH_HELD)]
+    assert scene.seen[-1] == Broken(0, "no action for 2 periods")
+    assert (scene.control.phase, scene.control.why) == (Phase.DISARMED, "no action for 2 periods")
+    scene.period(want(3, 0.5))
+    assert len(scene.told) == 3  # nothing arms it but arm()
+    scene.control.start(scene.now, Start(1, 7, FRESH))
+    scene.period()
+    assert scene.control.phase is Phase.DISARMED
+
+
+@pytest.mark.parametrize("phase", [Phase.IDLE, Phase.HOMING, Phase.WAITING, Phase.RUNNING])
+def test_an_actor_that_is_gone_means_hold_and_then_stop_in_every_phase(phase):
+    scene = Scene(home=(3.0,), gate=True, guard={"late": 99})
+    scene.control.arm(0.0, HERE)
+    scene.period()
+    if phase is not Phase.IDLE:
+        scene.control.start(scene.now, Start(0, 7, FRESH))
+        scene.period()
+    if phase in (Phase.WAITING, Phase.RUNNING):
+        scene.state = RobotState(np.array([3.0], np.float32))
+        scene.period()
+    if phase is Phase.RUNNING:
+        scene.control.ready(scene.now)
+        scene.period(want(0, 1.0))
+    assert scene.control.phase is phase
+    scene.told = []
+    scene.control.lost("gone")
+    assert scene.control.wait_s(scene.now) == 0
+    scene.period().period().period()
+    assert (scene.told[0][0], scene.told[1:]) == ("hold", ["stop"])
+    assert scene.control.why == "gone"
+    scene.control.arm(scene.now, HERE)
+    assert scene.control.phase is Phase.DISARMED
+
+
+def test_home_is_reached_within_the_limits_before_the_scene_is_reset():
+    scene = Scene(home=(2.5,), home_within=0.1)
+    scene.control.arm(0.0, HERE)
+    scene.control.start(0.0, Start(0, 7, FRESH))
+    for place in (0.0, 0.9, 1.9, 2.45):
+        scene.state = RobotState(np.array([place], np.float32))
+        scene.period()
+    assert scene.told == [("home", -1, 0, 1.0), ("home", -1, 0, 2.0), ("home", -1, 0, 2.5), ("reset", 0, 7)]
+
+
+def test_a_home_that_is_not_reached_stops():
+    scene = Scene(home=(2.5,), home_s=0.35)
+    scene.control.arm(0.0, HERE)
+    scene.control.start(0.0, Start(0, 7, FRESH))
+    for _ in range(5):
+        scene.period()
+    assert scene.told[-1] == "stop"
+    assert scene.control.why == "home was not reached in 0.35 s"
+    assert scene.seen == [Broken(0, scene.control.why)]
+
+
+@pytest.mark.parametrize(("after", "phase"), [("stop", Phase.DISARMED), ("begin", Phase.RUNNING)])
+def test_waiting_for_a_human_is_seen_and_ends_by_what_was_declared(after, phase):
+    scene = Scene(gate=True, gate_s=0.25, gate_timeout=after)
+    scene.control.arm(0.0, HERE)
+    scene.control.start(0.0, Start(0, 7, FRESH))
+    scene.period()
+    report = scene.control.report(scene.now)
+    assert (report["phase"], report["why"]) == ("waiting for a human", "a human says that the scene is ready")
+    scene.period().period()
+    assert (scene.control.phase, scene.told[1:]) == (Phase.WAITING, [("hold", -1, 0, 0.0)] * 2)
+    scene.period()
+    assert scene.control.phase is phase
+
+
+def test_a_human_who_says_ready_begins_the_episode_with_the_next_period():
+    scene = Scene(gate=True)
+    scene.control.ready(0.0)
+    scene.control.arm(0.0, HERE)
+    scene.control.start(0.0, Start(0, 7, FRESH))
+    scene.period().period()
+    scene.control.ready(scene.now)
+    scene.period(want(0, 0.5))
+    assert isinstance(scene.seen[0], Begun)
+    assert scene.told[-1] == ("policy", 0, 0, 0.5)
+
+
+def test_no_episode_begins_while_anything_is_too_old():
+    scene = Scene(guard={"link_age_s": 1.0})
+    scene.control.arm(0.0, HERE)
+    scene.now = 5.0
+    scene.control.start(5.0, Start(0, 7, Vitals(3.9, 5.0)))
+    assert (scene.control.phase, scene.control.why) == (Phase.IDLE, "no episode begins: link older than declared")
+    scene.control.start(5.0, Start(0, 7, Vitals(4.5, 5.0)))
+    assert scene.control.phase is Phase.RESETTING
+
+
+def test_the_running_episode_ends_before_an_old_link_keeps_the_next_from_beginning():
+    scene = Scene(guard={"link_age_s": 1.0}).running()
+    old = Vitals(-9.0, math.inf)
+    scene.period(want(0, 0.5, vitals=old)).period(want(1, 0.5, vitals=old)).period(truncated=True)
+    assert [told[0] for told in scene.told] == ["policy", "policy", "hold"]
+    scene.control.start(scene.now, Start(1, 7, old))
+    assert scene.control.phase is Phase.IDLE
+
+
+def test_an_episode_is_truncated_at_its_longest_and_a_terminal_there_stays_one():
+    for terminated in (False, True):
+        scene = Scene(max_steps=2).running()
+        scene.period(want(0, 0.5)).period(want(1, 0.5)).period(terminated=terminated)
+        assert [(s.tick, s.terminated, s.truncated) for s in scene.seen[1:]] == [
+            (1, False, False),
+            (2, terminated, not terminated),
+        ]
+
+
+def test_halt_stops_at_once_and_a_robot_that_was_moved_out_of_the_box_by_its_reset_is_disarmed():
+    scene = Scene().running()
+    scene.period(want(0, 0.5))
+    scene.carry_out(scene.control.halt(scene.now, "somebody said halt"))
+    scene.period()
+    assert scene.told[1:] == ["stop"]
+    assert scene.seen[-1] == Broken(0, "somebody said halt")
+    scene.control.arm(scene.now, HERE)
+    scene.control.start(scene.now, Start(1, 7, FRESH))
+    scene.state = RobotState(np.array([7.0], np.float32))
+    scene.period()
+    assert scene.told[2:] == [("reset", 1, 7), "stop"]
+    assert "outside of the box" in scene.control.why
