@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import signal
 import sys
@@ -28,8 +29,7 @@ UNSENT = 64  # signals that wait for an actor that does not read
 
 def serve(pipe: Connection, env: EnvConfig, config: RobotConfig) -> None:
     """Drive the robot until the actor says :class:`Close`, or is gone: the target of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the actor, which then says what to do
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.setsid()  # whoever ends the actor's group, or presses Ctrl-C, leaves the time for a stop
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s robot %(message)s", stream=sys.stderr)
     outbox = _Outbox(pipe)
     try:
@@ -42,6 +42,7 @@ def serve(pipe: Connection, env: EnvConfig, config: RobotConfig) -> None:
         return
     clock = MonotonicClock()
     station = Station(robot, Control(config, guard, env.max_episode_steps), 1 / config.rate_hz, pipe, outbox, clock)
+    signal.signal(signal.SIGTERM, lambda *_: station.leave())
     try:
         station.run()
     finally:
@@ -113,6 +114,10 @@ class Station:
             except Exception as error:  # a driver may raise anything; its robot stops, and people arm it again
                 self._failed(error)
             self._closing |= self._deaf and self._control.phase is Phase.DISARMED
+
+    def leave(self) -> None:
+        """End with the running period; called by a signal too."""
+        self._closing = True
 
     def _period(self) -> None:
         control, now = self._control, self._clock.now()

@@ -135,8 +135,9 @@ def test_actions_of_another_episode_or_period_are_dropped():
 
 def test_a_chunk_runs_tick_by_tick_until_a_newer_one_replaces_what_is_left():
     scene = Scene().running()
-    scene.period(want(0, 0.1, 0.2, 0.3, 0.4)).period().period(want(1, 9.0, 0.5, 0.6)).period()
-    assert [told[1:] for told in scene.told] == [(0, 0, 0.1), (0, 1, 0.2), (0, 2, 0.5), (0, 3, 0.6)]
+    scene.period(want(0, 0.1, 0.2, 0.3, 0.4)).period().period(want(1, 9.0, 0.5)).period()
+    told = [("policy", 0, 0, 0.1), ("policy", 0, 1, 0.2), ("policy", 0, 2, 0.5), ("hold", 0, 3, 0.5)]
+    assert scene.told == told  # the newer one wants nothing of period 3
     assert scene.control.counts == {"dropped_late": 1}  # its first action was for a period that is over
 
 

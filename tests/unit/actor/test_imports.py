@@ -9,6 +9,10 @@ for name in ("torch", "gymnasium", "uvloop", "mujoco", "imageio"):
     sys.modules[name] = None  # any import of it now raises ImportError
 import headrace.actor, headrace.actor.assembler, headrace.actor.config, headrace.actor.envs, headrace.actor.evaluate
 import headrace.actor.policy, headrace.actor.stacking, headrace.actor.tape
+import headrace.actor.loop, headrace.actor.robot_lanes, headrace.actor.fake_arm
+from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.envs import make_spec as probe
+assert probe(EnvConfig("headrace.actor.fake_arm:FakeArm"), WindowConfig(), robot=True).action.dim == 6
 from headrace.actor.policy import make_policy
 from headrace.common.errors import SpecError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
