@@ -1,0 +1,82 @@
+"""What a fake arm wrote down, judged: commands that came late or crossed a reset, and when the arm was safe after a fault."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Line = Mapping[str, Any]
+
+
+class RobotLog:
+    """The lines of one :class:`headrace.actor.fake_arm.FakeArm`, in their order; times are monotonic seconds of this machine.
+
+    Attributes:
+        lines: commands that were carried out, resets and stops.
+        refused: commands that the arm itself refused, since their deadline had passed.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = [line for line in lines if line["what"] != "act" or line["done"]]
+        self.refused = len(lines) - len(self.lines)
+
+    @classmethod
+    def read(cls, path: Path) -> RobotLog:
+        """The log in a file, which may still be written to; a line that is not whole yet is left out."""
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return cls([json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")])
+
+    def count(self, kind: str) -> int:
+        """Commands of a kind, or ``stop`` or ``reset``."""
+        return sum(kind in (line["what"], line.get("kind")) for line in self.lines)
+
+    @property
+    def stale_commands(self) -> int:
+        """Commands that were carried out after their deadline."""
+        return sum(line["deadline"] is not None and line["at"] > line["deadline"] for line in self._acts)
+
+    @property
+    def crossed_resets(self) -> int:
+        """Commands of another episode than the one that the arm was reset for last."""
+        crossed, episode = 0, -1
+        for line in self.lines:
+            if line["what"] == "reset":
+                episode = line["episode"]
+            elif line["what"] == "act" and line["kind"] == "policy":
+                crossed += line["episode"] != episode
+        return crossed
+
+    @property
+    def period_ms(self) -> tuple[float, float]:
+        """p50 and p99 of the time from one command to the next within an episode (ms); 0 without any."""
+        acts = [line for line in self._acts if line["episode"] >= 0]
+        times = [b["at"] - a["at"] for a, b in itertools.pairwise(acts) if a["episode"] == b["episode"]]
+        p50, p99 = np.percentile(np.array(times or [0.0]) * 1e3, [50, 99]).round(3).tolist()
+        return p50, p99
+
+    def safe_s(self, fault: float, until: float, allowed_s: float = 0.0) -> float | None:
+        """How long after a fault the arm was safe for good: it held or had stopped, and followed no policy until ``until``.
+
+        Args:
+            fault: when it came.
+            until: end of what is looked at.
+            allowed_s: age that is declared as tolerable, which is taken off.
+
+        Returns:
+            Seconds, 0 at least; none when the arm followed the policy to the end, or nothing is written of it.
+        """
+        seen = [line for line in self.lines if line["what"] != "reset" and line["at"] <= until]
+        policy = [i for i, line in enumerate(seen) if line.get("kind") == "policy"]
+        safe = seen[policy[-1] + 1 :] if policy else seen
+        if not safe:
+            return None
+        return max(0.0, float(safe[0]["at"]) - fault - allowed_s)
+
+    @property
+    def _acts(self) -> list[Line]:
+        return [line for line in self.lines if line["what"] == "act"]
