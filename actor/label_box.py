@@ -6,6 +6,8 @@ from collections import deque
 
 from headrace.common.label import Label
 
+LABEL_BYTES = 4 << 20
+
 
 class LabelBox:
     """Numbers labels from 1 and forgets them only when they are answered.
@@ -15,7 +17,7 @@ class LabelBox:
         limit_bytes: of their rewards.
     """
 
-    def __init__(self, most: int = 1024, limit_bytes: int = 4 << 20) -> None:
+    def __init__(self, most: int = 1024, limit_bytes: int = LABEL_BYTES) -> None:
         self._most, self._limit_bytes = most, limit_bytes
         self._items: deque[tuple[int, Label]] = deque()
         self._unsent = 0

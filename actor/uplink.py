@@ -24,6 +24,7 @@ from headrace.common.wire.codec import Frame, Parts, Raw, block_parts, encode, l
 from headrace.common.wire.fragments import size_of
 
 LOG = logging.getLogger(__name__)
+MAX_EVENTS, EVENT_BYTES = 1000, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Uplink:
         self._weights: WeightSet | None = None
         self._version = NO_VERSION
         self._events: list[Parts] = []
+        self._event_bytes = 0
         self._stream = 0
         self._executed = self._settled = self._rejected = 0
         self._stop: m.Stop | None = None
@@ -155,8 +157,10 @@ class Uplink:
     def event(self, message: m.Message, *frames: Raw) -> None:
         """Send a message that may be lost (episode ends, evaluations)."""
         with self._changed:
-            if len(self._events) < 1000:
-                self._events.append([encode(message), *frames])
+            parts: Parts = [encode(message), *frames]
+            if len(self._events) < MAX_EVENTS and self._event_bytes + size_of(parts) <= EVENT_BYTES:
+                self._events.append(parts)
+                self._event_bytes += size_of(parts)
 
     @property
     def unacknowledged(self) -> int:
@@ -207,7 +211,7 @@ class Uplink:
         with self._changed:
             out.extend([encode(get)] for get in self._fetch.requests())
             out.extend(self._events)
-            self._events = []
+            self._events, self._event_bytes = [], 0
             room -= sum(size_of(parts) for parts in out)
             while room > 0 and (parts := self._next_parts(room)):
                 out.append(parts)

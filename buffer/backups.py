@@ -17,6 +17,7 @@ from headrace.common.errors import PoolError
 
 LOG = logging.getLogger(__name__)
 JOIN_S = 10.0
+AGAIN_S = 5.0  # from the beginning of one that failed to the next, when some are due from time to time
 
 
 class Backups:
@@ -47,12 +48,18 @@ class Backups:
 
     def tick(self, pool: SACReplayPool | None, now: float) -> None:
         """Begin the snapshot that is due, if none is being written."""
-        if pool is None or self._running or not (self._asked or 0 < self._every_s <= now - self._begun_at):
+        every_s = min(self._every_s, AGAIN_S) if self._last["error"] else self._every_s
+        if pool is None or self._running or not (self._asked or 0 < every_s <= now - self._begun_at):
             return
         self._asked, self._begun_at, self._bytes = False, now, (0, 0)
         self._begun += 1
         self._thread = threading.Thread(target=self._write, args=(pool,), name="headrace-snapshot", daemon=True)
         self._thread.start()
+
+    @property
+    def failure(self) -> str:
+        """Why the last one was not written; empty when it was."""
+        return str(self._last["error"])
 
     def report(self) -> dict[str, Any]:
         """For the status: counts, progress in bytes, and how the last one went."""

@@ -18,8 +18,10 @@ class Client:
     """Wire state of one session.
 
     Attributes:
-        taken: bytes received.
+        taken: bytes received that its side counts too: all but heartbeats.
         queued: bytes of them that wait for the pool's thread, and give no credit yet.
+        turn: whether what it has sent of a message that is not complete gives credit, so that the rest can come.
+        landing: whether a message that needed a turn is complete, and not in the pool yet.
         state_at: when it last heard the buffer's state.
     """
 
@@ -27,6 +29,8 @@ class Client:
     joiner: Joiner
     taken: int = 0
     queued: int = 0
+    turn: bool = False
+    landing: bool = False
     demand: Demand = field(default_factory=Demand)
     allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
     state_at: float = 0.0
@@ -36,11 +40,16 @@ class Client:
 
     def credit(self, least: int) -> Received | None:
         """Give back the bytes that were taken and no longer wait, when they are at least ``least``."""
-        free = self.taken - self.queued
+        free = self.taken - self.queued - (0 if self.turn and not self.landing else self.joiner.held)
         if free - self._noticed < least:
             return None
         self._noticed = free
         return Received(free)
+
+    @property
+    def outstanding(self) -> int:
+        """Bytes that were received and not given back."""
+        return self.taken - self._noticed
 
     def may_decline(self, now: float, period_s: float) -> bool:
         """Whether it is told of one more message that was not accepted: of ``MOST_DECLINED`` in each ``period_s`` (s)."""

@@ -1,4 +1,4 @@
-"""Options of the pool and of how it is sampled."""
+"""Options of the buffer process, of the pool, and of how it is sampled."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,31}", re.ASCII)
 
 # Options of PoolConfig that decide the form of the files: other values need another generation of them.
 SIZES = ("capacity", "min_block_rows", "max_block_rows", "max_actors")
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """Limits of the buffer process."""
+
+    memory_cap_bytes: int = option(
+        0,
+        help="private memory beyond which the buffer ends, to be started again; 0: twice what it declares (headrace doctor)",
+        unit="B",
+        low=0,
+        resume=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Epochs:
             self._epochs = _read(self._path)
 
     def raise_epoch(self, who: str) -> int:
-        """The next epoch of ``who``, starting at 1, durable before this returns."""
+        """The next epoch of ``who``, starting at 1, durable before this returns; raises :class:`OSError` when it is not."""
         self._put(who, max(self._epochs.get(who, 0), self._epochs.get(_ALL, 0)) + 1)
         return self._epochs[who]
 
@@ -72,9 +72,13 @@ def _read(path: Path) -> dict[str, int]:
 
 def _write(path: Path, epochs: dict[str, int]) -> None:
     temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as file:
-        json.dump({"epochs": epochs, "sha256": _digest(epochs)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with temporary.open("w") as file:
+            json.dump({"epochs": epochs, "sha256": _digest(epochs)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # the room that it took is wanted
+        raise
     sync_directory(path.parent)  # an epoch that was given out must never be given out again

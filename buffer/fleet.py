@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.buffer.epochs import Epochs
+from headrace.common.errors import describe_os_error
 from headrace.common.wire.compression import NONE, agreed
 from headrace.common.wire.messages import PROTOCOL, Hello, Refused
 
 LEARNER = "learner"
+DISK_S = 1.0  # between two attempts of a client while the disk takes nothing
 WRITERS = ("actor", LEARNER)
 
 
@@ -51,7 +53,12 @@ def name_of(role: str, identity: str) -> str:
 
 
 class Fleet:
-    """Sessions by peer and by name."""
+    """Sessions by peer and by name.
+
+    Attributes:
+        fenced: sessions that another process took over.
+        not_written: why the disk did not take the last new epoch; empty when it did.
+    """
 
     def __init__(self, epochs: Epochs, *, lease_s: float, heartbeat_s: float, most: int) -> None:
         self._epochs = epochs
@@ -59,6 +66,7 @@ class Fleet:
         self._by_peer: dict[bytes, Session] = {}
         self._by_name: dict[str, Session] = {}
         self.fenced = 0
+        self.not_written = ""
 
     def hello(self, peer: bytes, hello: Hello, now: float) -> tuple[Session, Session | None] | Refused:
         """Decide on a hello: the session and the one it replaces, or a refusal."""
@@ -71,7 +79,12 @@ class Fleet:
         if old is None and len(self._by_name) >= self._most:
             return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)
         same = old is not None and old.incarnation == hello.incarnation
-        epoch = old.epoch if same and old is not None else self._next_epoch(hello.role, name, old)
+        try:
+            epoch = old.epoch if same and old is not None else self._next_epoch(hello.role, name, old)
+        except OSError as error:  # an epoch that is not on disk could be given out again
+            self.not_written = describe_os_error(error)
+            return Refused("disk", f"the buffer cannot write the session down: {self.not_written}"[:1000], DISK_S)
+        self.not_written = ""
         if old is not None:
             self._by_peer.pop(old.peer, None)
             self.fenced += 0 if same else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -39,8 +40,10 @@ class PoolLock:
                 os.close(self._fd)
                 raise _locked(directory, owner) from error
             _held.add(self._path)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        note = f"{os.getpid()} on {socket.gethostname()}\n".encode()
+        with contextlib.suppress(OSError):  # a full disk takes no note of who holds the lock, and it is held all the same
+            os.pwrite(self._fd, note, 0)
+            os.ftruncate(self._fd, len(note))
 
     @staticmethod
     def require_free(directory: Path, name: str = NAME) -> None:

@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zmq
@@ -20,9 +22,11 @@ import zmq
 from headrace.buffer import generations, snapshot
 from headrace.buffer.backups import Backups
 from headrace.buffer.board import Out
-from headrace.buffer.config import PoolConfig, SamplingConfig
+from headrace.buffer.bound import bound
+from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
+from headrace.buffer.limits import OTHERS, Limits
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.buffer.pinned import Pinned
@@ -31,8 +35,9 @@ from headrace.buffer.service import Service
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
+from headrace.common.bound import Bound
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import PoolTorn
+from headrace.common.errors import MemoryCapped, PoolTorn, describe_os_error
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import sockets
@@ -43,6 +48,7 @@ LOG = logging.getLogger(__name__)
 TICK_S = 0.05
 MESSAGES_A_DRAIN = 512
 STOP_S = 1.0
+TELL_S = 1.0
 PEER_QUEUE_BYTES = 256 << 20
 
 
@@ -51,7 +57,8 @@ class BufferSettings:
     """All that a buffer process needs to know.
 
     ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in the pool's directory,
-    ``return_gamma`` is the discount of the returns whose spread the learner asks for.
+    ``return_gamma`` is the discount of the returns whose spread the learner asks for, ``readers`` are its ranks, and
+    ``update_rows`` the rows of one update.
     """
 
     network: NetworkConfig
@@ -66,19 +73,40 @@ class BufferSettings:
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     demos: Callable[[], Pinned] | None = None
     return_gamma: float | None = None
+    limits: BufferConfig = field(default_factory=BufferConfig)
+    readers: int = 1
+    update_rows: int = 256
+
+    def bound(self, spec: TransitionSpec | None) -> Bound:
+        """The private memory that the process declares, with rows of ``spec``."""
+        return bound(self.pool, self.sampling, self.network, spec, readers=self.readers, rows=self.update_rows)
+
+    @property
+    def sessions(self) -> int:
+        """Sessions at a time: actors and those who take their place, learner, evaluators, observers."""
+        return 2 * self.pool.max_actors + OTHERS
 
 
 class Server:
     """Moves messages between the socket, the service and the pool thread."""
 
-    def __init__(self, service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
+    def __init__(
+        self,
+        service: Service,
+        worker: PoolWorker,
+        socket: zmq.Socket[bytes],
+        clock: Clock,
+        ready: Callable[[], None] | None = None,
+    ) -> None:
         self._service, self._worker, self._socket, self._clock = service, worker, socket, clock
+        self._ready, self._ready_at = ready, 0.0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
         self._busy = False
         self._end_at = 0.0
         self._held: dict[bytes, deque[Out]] = {}
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._loop.set_exception_handler(lambda loop, context: self._end(context.get("exception") or _unsaid(context)))
         self._fd = int(socket.getsockopt(zmq.FD))
 
     async def run(self) -> None:
@@ -112,9 +140,22 @@ class Server:
         else:
             self._ended.set_exception(error)
 
+    def _tell(self, now: float) -> None:
+        """Write down where this buffer listens; a full disk takes it later, and who knows the port is served meanwhile."""
+        if self._ready is None or now < self._ready_at:
+            return
+        self._ready_at = now + TELL_S
+        try:
+            self._ready()
+        except OSError as error:
+            self._service.not_told = describe_os_error(error)
+        else:
+            self._ready, self._service.not_told = None, ""
+
     async def _tick(self) -> None:
         while True:
             now = self._clock.now()
+            self._tell(now)
             self._send(self._service.tick(now))
             if self._service.backups is not None:
                 self._service.backups.tick(self._worker.pool, now)
@@ -194,6 +235,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
         PoolLocked: another process owns the pool directory.
         NoSpace: the pool does not fit.
         PoolError, SpecError: the past cannot be opened, or does not fit the pool.
+        MemoryCapped: it needed more memory than its cap; it may be started again.
     """
     clock = clock or MonotonicClock()
     settings.pool_dir.mkdir(parents=True, exist_ok=True)
@@ -204,24 +246,30 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
         with contextlib.closing(socket):
             worker = PoolWorker(existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
             with contextlib.closing(worker):
-                _run(settings, worker, socket, clock)
+                spec = worker.totals().spec
+                limits = Limits.set(settings.bound(spec), settings.limits.memory_cap_bytes, settings.pool.max_actors)
+                _run(settings, worker, socket, limits, clock)
+    except MemoryError:  # a peer may have brought it so far; what was acknowledged is in the pool
+        raise MemoryCapped("the buffer needed more memory than buffer.memory_cap_bytes lets it have") from None
     finally:
         context.term()
         lock.release()
     return 0
 
 
-def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
+def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes], limits: Limits, clock: Clock) -> None:
     network = settings.network
     totals = worker.totals()
-    watch = Watch(settings.run_id, clock.now())
+    watch = Watch(settings.run_id, clock.now(), limits)
+    for warning in limits.warnings():
+        LOG.warning("%s", warning)
     for actor, streams in worker.streams().items():
         watch.record(actor).streams.update(streams)
     fleet = Fleet(
         Epochs(settings.pool_dir),
         lease_s=network.lease_s,
         heartbeat_s=network.heartbeat_s,
-        most=2 * settings.pool.max_actors + 64,
+        most=settings.sessions,
     )
     service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read, settings.pool.max_actors)
     backups = None
@@ -230,17 +278,22 @@ def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes]
     service.backups = backups
     endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
     LOG.info("listening on %s", endpoint)
-    if settings.ready is not None:
-        settings.ready(endpoint)
+    ready = None if settings.ready is None else partial(settings.ready, endpoint)
     try:
-        _runner()(_main(service, worker, socket, clock))
+        _runner()(_main(service, worker, socket, clock, ready))
     finally:
         if backups is not None:
             backups.close()
 
 
-async def _main(service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock) -> None:
-    await Server(service, worker, socket, clock).run()
+async def _main(
+    service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock, ready: Callable[[], None] | None
+) -> None:
+    await Server(service, worker, socket, clock, ready).run()
+
+
+def _unsaid(context: dict[str, Any]) -> RuntimeError:
+    return RuntimeError(str(context.get("message", "the event loop failed")))
 
 
 def _runner() -> Callable[..., None]:

@@ -22,6 +22,7 @@ from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
 from headrace.buffer.board import Board, Out, Traffic, declined
 from headrace.buffer.client import Client
+from headrace.buffer.credits import Credits
 from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import Fleet, name_of
@@ -71,6 +72,7 @@ class Service:
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
         self.stopping = ""
+        self.not_told = ""  # why where this buffer listens is not written down
         self.backups: Backups | None = None
         self._network = network
         self._most_actors = most_actors
@@ -79,6 +81,7 @@ class Service:
         self._demands = Demands(self._board, pacing)
         self._weights = WeightExchange(self._board, read_shelf, network.fragment_bytes)
         self._opening = False
+        self._credits = Credits(network)
         self._clients: dict[bytes, Client] = {}
         self._older: dict[bytes, int] = {}  # of them, those that do not speak the newest version: which they speak
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
@@ -155,6 +158,8 @@ class Service:
             if version is not None:
                 return self._turn_away(peer, admission.refuse_version(version), version)
             return self._decline(peer, error.reason, str(error), now)
+        except MemoryError:
+            raise  # there is a cap, and a new process is back sooner than this one would be in order
         except Exception:  # a defect of ours that one peer's bytes have found must not stop the others
             if self.refused.by_reason["defect"] < MOST_TRACEBACKS:
                 LOG.exception("a message of %d frames was dropped by a defect", len(parts))
@@ -170,7 +175,8 @@ class Service:
         client = self._clients.get(peer)
         if client is None or self.fleet.find(peer, now) is None:
             return self._turn_away(peer, admission.HELLO_FIRST, version_of(parts[0]))
-        return self._handle(client, message, list(parts[1:]), now) + self._credit(client, self._network.credit_bytes // 8)
+        self._credits.check(client, message, size_of(parts))
+        return self._handle(client, message, list(parts[1:]), now) + self._credits.give(client)
 
     def _handle(self, client: Client, message: m.Message, frames: list[Frame], now: float) -> list[Out]:
         check_sender(message, frames, client.session.role)
@@ -236,9 +242,12 @@ class Service:
         return spec
 
     def _on_fragment(self, client: Client, head: m.Fragment, frames: list[Frame], now: float) -> list[Out]:
+        if head.index == 0:
+            self._credits.begin(client, head.total)
         parts = client.joiner.add(head, plain(frames[0]))
         if parts is None:
             return []
+        self._credits.complete(client, head.total)
         message = decode(parts[0], LACKS)
         if not isinstance(message, (m.BlockHead, m.Publish, m.Rate, m.Compressed)):
             raise WireError("fragment", f"{type(message).__name__} does not travel in parts")
@@ -287,7 +296,9 @@ class Service:
         return []
 
     def _forget(self, peer: bytes) -> None:
-        self._clients.pop(peer, None)
+        client = self._clients.pop(peer, None)
+        if client is not None:
+            self._credits.end(client)
         self._older.pop(peer, None)
 
     def _end(self, client: Client) -> None:
@@ -324,7 +335,8 @@ class Service:
         out: list[Out] = []
         if isinstance(work, (Insert, Shelve, Update, Amend)) and (client := self._clients.get(work.peer)) is not None:
             client.queued -= work.nbytes
-            out = self._credit(client, self._network.credit_bytes // 8)
+            out = self._credits.settle(self._clients.values()) if client.landing else []
+            out += self._credits.give(client)
         if isinstance(work, Insert):
             out += self._intake.inserted(work, done)
         elif isinstance(work, Amend):
@@ -353,11 +365,12 @@ class Service:
         self.watch.observe(self.totals, now)
         self._awaited.tick(now)
         self._demands.tick()
-        out = self._share(now, urgent=False)
+        self._weights.tick(now)
+        out = self._share(now, urgent=False) + self._credits.settle(self._clients.values())
         for client in self._clients.values():
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:
                 out.append(self._state(client, now))
-                out.extend(self._credit(client, 1))
+                out.extend(self._credits.give(client, 1))
                 if self.phase == "done" or (self.pacing.finished and client.session.role == "learner"):
                     out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
         return self._as_spoken(out)
@@ -366,10 +379,6 @@ class Service:
         """Begin to end: no new sessions, every client is asked to leave."""
         self.stopping = reason
         return self._as_spoken([(peer, [encode(m.Stop(False, reason))]) for peer in self._clients])
-
-    def _credit(self, client: Client, least: int) -> list[Out]:
-        received = client.credit(least)
-        return [] if received is None else [(client.session.peer, [encode(received)])]
 
     def _share(self, now: float, *, urgent: bool) -> list[Out]:
         """Tell actors their new allowance: all of them on a tick, those that are running out at once."""

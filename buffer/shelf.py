@@ -1,12 +1,13 @@
-"""The shelf: the newest weight set, kept durably in the pool directory and served in byte ranges."""
+"""The shelf: the newest weight set, kept in a file of the pool directory and served in byte ranges."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from pathlib import Path
 
-from headrace.common.errors import WireError
+from headrace.common.errors import WireError, describe_os_error
 from headrace.common.specs import differences
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 
@@ -19,11 +20,15 @@ class Shelf:
 
     Args:
         directory: where the file lives.
+
+    Attributes:
+        not_written: why the file does not hold what is served; empty when it does.
     """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
         self.version = NO_VERSION
+        self.not_written = ""
         self._blob = b""
         self._weights: WeightSet | None = None
         if self._path.exists():
@@ -57,10 +62,26 @@ class Shelf:
         bad = weights.first_non_finite()
         if bad is not None:
             raise WireError("non-finite", f"tensor {bad[:100]}")
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_bytes(blob)
-        os.replace(temporary, self._path)
+        self._write(blob)
         self._hold(blob)
+
+    def write_again(self) -> None:
+        """Try again what a disk did not take."""
+        if self.not_written:
+            self._write(self._blob)
+
+    def _write(self, blob: bytes) -> None:
+        """Actors need the newest weights now; the file is for the next buffer, so it may come later."""
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            temporary.write_bytes(blob)
+            os.replace(temporary, self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            self.not_written = describe_os_error(error)
+        else:
+            self.not_written = ""
 
     def read(self, version: tuple[int, int], offset: int, length: int) -> bytes | None:
         """Bytes of the held set; none when another version is held or the range is outside."""

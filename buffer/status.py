@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections import deque
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.buffer.fleet import Session, name_of
+from headrace.buffer.limits import Limits
 from headrace.buffer.worker import Totals
 from headrace.common.block import Array
 from headrace.common.errors import WireError
@@ -42,10 +44,16 @@ class ActorRecord:
 
 
 class Watch:
-    """Collects what passes through the service; decides nothing."""
+    """Collects what passes through the service; decides nothing.
 
-    def __init__(self, run_id: str, now: float) -> None:
-        self._run_id, self._since = run_id, now
+    Args:
+        run_id: of the run.
+        now: seconds.
+        limits: of this process.
+    """
+
+    def __init__(self, run_id: str, now: float, limits: Limits | None = None) -> None:
+        self._run_id, self._since, self._limits = run_id, now, limits
         self._actors: dict[str, ActorRecord] = {}
         self._env_rate, self._update_rate = RateWindow(), RateWindow()
         self._returns: deque[tuple[float, int]] = deque(maxlen=RETURNS_KEPT)
@@ -208,7 +216,8 @@ class Watch:
             "sampling": totals.sampling,
             "compression": {what: asdict(traffic) for what, traffic in service.traffic.items()},
             "snapshots": service.backups.report() if service.backups is not None else None,
-            "memory": process_memory(),
+            "memory": {**process_memory(), **(self._limits.report() if self._limits is not None else {})},
+            "tasks": _tasks(),
             "waiting": self._waiting(service),
             "warnings": self._warnings(service),
         }
@@ -246,7 +255,9 @@ class Watch:
         return reasons
 
     def _warnings(self, service: Service) -> list[str]:
-        warnings = [f"{n} rows rejected: {reason}" for reason, n in sorted(service.rejected.by_reason.items())]
+        warnings = self._limits.warnings() if self._limits is not None else []
+        warnings += [f"{n} rows rejected: {reason}" for reason, n in sorted(service.rejected.by_reason.items())]
+        warnings += [f"not written: {what}: {why}" for what, why in _not_written(service).items() if why]
         refused = sorted((reason, n) for reason, n in service.refused.by_reason.items() if reason.startswith("priority-"))
         warnings += [f"{n} messages with priorities refused: {reason}" for reason, n in refused]
         for learner in service.fleet.sessions("learner"):
@@ -318,6 +329,26 @@ def as_shown(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return printable(value) if isinstance(value, str) else value
+
+
+def _tasks() -> int:
+    """Tasks of the event loop."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # there is none
+        return 0
+
+
+def _not_written(service: Service) -> dict[str, Any]:
+    """What the disk does not take now, and why; all of it is tried again."""
+    learners = service.fleet.sessions("learner")
+    return {
+        "sessions": service.fleet.not_written,
+        "weights": service.totals.not_shelved,
+        "endpoint": service.not_told,
+        "snapshot": "" if service.backups is None else service.backups.failure,
+        "metrics": learners[0].report.get("not_logged", "") if learners else "",
+    }
 
 
 def _who(session: Session, now: float) -> dict[str, Any]:

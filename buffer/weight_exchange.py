@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from headrace.buffer.board import Board, Out
 from headrace.buffer.client import Client
 from headrace.buffer.fleet import name_of
-from headrace.buffer.worker import Done, Shelve
+from headrace.buffer.worker import Done, Rewrite, Shelve
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import Frame, Parts, encode
@@ -15,6 +15,7 @@ from headrace.common.wire.compression import NONE, WEIGHTS, compress
 from headrace.common.wire.fragments import size_of
 
 KEPT_BYTES = 16 << 20
+AGAIN_S = 1.0  # between two attempts to write what a disk did not take
 Range = tuple[tuple[int, int], int, int]  # version, offset, length
 
 
@@ -31,6 +32,13 @@ class WeightExchange:
         self._board, self._read, self._part_bytes = board, read, part_bytes
         self._compressed: dict[Range, Parts] = {}  # of the newest ranges, since every actor asks for the same ones
         self._kept = 0
+        self._again_at = 0.0
+
+    def tick(self, now: float) -> None:
+        """Have the shelf's file written when a disk did not take it."""
+        if self._board.totals.not_shelved and now >= self._again_at:
+            self._again_at = now + AGAIN_S
+            self._board.work.append(Rewrite())
 
     def fetch(self, client: Client, get: m.WeightsGet) -> list[Out]:
         """The range that was asked for; empty when another version is on the shelf."""

@@ -99,7 +99,12 @@ class Settle:
     """Note that a learner has made every update granted so far, and has left."""
 
 
-Work = Open | Insert | Draw | Again | Shelve | Update | Amend | Settle
+@dataclass(frozen=True)
+class Rewrite:
+    """Write the shelf's file, which the disk did not take before."""
+
+
+Work = Open | Insert | Draw | Again | Shelve | Update | Amend | Settle | Rewrite
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,7 @@ class Totals:
     waiting: str = ""
     sampling: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
+    not_shelved: str = ""
 
 
 class PoolWorker:
@@ -178,7 +184,7 @@ class PoolWorker:
         """The counters now."""
         pool, shelf = self._pool, self.shelf
         if pool is None:
-            return Totals(version=shelf.version, shelf_bytes=shelf.nbytes)
+            return Totals(version=shelf.version, shelf_bytes=shelf.nbytes, not_shelved=shelf.not_written)
         return Totals(
             pool.spec,
             pool.size,
@@ -193,6 +199,7 @@ class PoolWorker:
             pool.waiting,
             pool.sampling_info(),
             pool.updates_settled,
+            shelf.not_written,
         )
 
     def streams(self) -> dict[str, dict[int, int]]:
@@ -216,6 +223,9 @@ class PoolWorker:
             return Done(work)
         if isinstance(work, Shelve):
             return self._shelve(work)
+        if isinstance(work, Rewrite):
+            self.shelf.write_again()
+            return Done(work)
         if self._pool is None or self._pool.spec is None or self._drawing is None:
             return Done(work, "no-pool", "no actor has declared its spec yet")
         if isinstance(work, Insert):

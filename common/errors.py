@@ -17,6 +17,7 @@ HeadraceError
 │   └── PoolDamaged     a file failed its check
 │       └── PoolTorn    the machine stopped while the pool was in use and not synced
 ├── CheckpointError     a checkpoint is missing, damaged or of another run
+├── MemoryCapped        a process needed more memory than it may have
 ├── GroupLost           a rank of a learner's group is gone or silent
 ├── EnvError            an environment could not be made or broke its contract
 └── DeadlineExceeded    a wait ended without what it waited for
@@ -110,6 +111,10 @@ class PoolTorn(PoolDamaged):
 
 class CheckpointError(HeadraceError):
     """A checkpoint is missing, damaged, or of another run or format."""
+
+
+class MemoryCapped(HeadraceError):
+    """A process needed more private memory than its cap; the text names the key that raises it."""
 
 
 class GroupLost(HeadraceError):

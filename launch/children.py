@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.launch.leash import PARENT
+from headrace.launch.logs import open_log
 
 ERROR_MARK = "error: "  # how a role's last line begins, after its name, when it ended for a reason that it understood
 TAIL_LINES = 15
@@ -50,7 +51,7 @@ class Child:
 
     def __init__(self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name, self.log = name, log
-        with log.open("ab") as out:
+        with open_log(log) as out:
             self._begin = out.tell()
             self._process = _spawn(command, out, environment)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
-from headrace.buffer.config import PoolConfig, SamplingConfig
+from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
 from headrace.common.errors import ConfigError
@@ -86,6 +86,7 @@ class RunConfig:
     window: WindowConfig = option(factory=WindowConfig, help="what one row covers")
     actor: ActorConfig = option(factory=ActorConfig, help="actor processes")
     robot: RobotConfig = option(factory=RobotConfig, help="how a robot is driven, with actor.robot")
+    buffer: BufferConfig = option(factory=BufferConfig, help="the buffer process")
     pool: PoolConfig = option(factory=PoolConfig, help="the pool")
     sampling: SamplingConfig = option(factory=SamplingConfig, help="how batches are drawn")
     pacing: PacingConfig = option(factory=PacingConfig, help="length of the run and ratio of learning to acting")
@@ -227,7 +228,7 @@ def resumable_keys() -> list[str]:
 def digest(config: RunConfig) -> str:
     """SHA-256 in hex of what decides a run's result: the config without names, places and limits of processes."""
     plain = dump(config)
-    for section in ("run", "network", "sinks", "supervisor"):
+    for section in ("run", "buffer", "network", "sinks", "supervisor"):
         plain.pop(section)
     plain["mode"], plain["pool_from"] = config.run.mode, config.run.pool_from
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.actor.bound import bound as bound_of_actor
 from headrace.buffer import files as pool_files
 from headrace.buffer import space
 from headrace.buffer.books import Books
+from headrace.buffer.bound import bound as bound_of_buffer
 from headrace.buffer.ring import geometry
 from headrace.common.cores import usable_cores
 from headrace.common.errors import ConfigError, EnvError, HeadraceError, NoSpace, SpecError
@@ -18,6 +20,7 @@ from headrace.common.specs import TransitionSpec
 from headrace.launch.children import THREAD_VARIABLES
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.machine import GIB, cpu_model, gpu, memory_limit, version_of
+from headrace.learner.bound import bound as bound_of_learner
 
 GOOD, WARN, BAD = "ok", "look", "bad"
 BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
@@ -66,6 +69,7 @@ def findings(config: Path | None, overrides: Sequence[str]) -> Iterator[Finding]
     yield finding
     if spec is not None:
         yield from _room(options, spec)
+        yield from _memory(options, spec)
     yield _port(options)
 
 
@@ -146,6 +150,19 @@ def _room(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
     yield Finding("pool", GOOD, f"needs {needed / (1 << 20):,.0f} MiB in {existing}")
     if not os.access(existing, os.W_OK):
         yield Finding("pool", BAD, f"{existing} cannot be written", "choose another run.dir or run.pool_dir")
+
+
+def _memory(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
+    """The declared bounds of the roles, which hold whatever is offered to them."""
+    rows = config.learner.batch_size * max(1, len(config.sampling.mixes))
+    buffer = bound_of_buffer(config.pool, config.sampling, config.network, spec, readers=config.learner.ranks, rows=rows)
+    room = memory_limit()
+    advice = "" if buffer.total <= room else "lower network.credit_bytes, network.message_bytes or pool.max_actors"
+    yield Finding("buffer memory", WARN if advice else GOOD, f"at most {buffer}, beside the pool's files", advice)
+    actor = bound_of_actor(config.actor, config.network, spec, lanes=config.env.lanes)
+    yield Finding("actor memory", GOOD, f"at most {actor}, beside env and policy")
+    learner = bound_of_learner(config.learner, config.network, spec, rows=rows)
+    yield Finding("learner memory", GOOD, f"at most {learner}, beside model, optimisers and a checkpoint's copy")
 
 
 def _port(config: RunConfig) -> Finding:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from headrace.common.clock import Clock
 from headrace.launch.curves import draw_run
+from headrace.launch.logs import open_log
 from headrace.launch.machine import environment_text
 from headrace.launch.progress import Progress
 from headrace.launch.rundir import RunDir, write_whole
@@ -25,13 +27,13 @@ class Reporter:
         self._progress, self._run, self._curve_s, self._clock = progress, run, curve_s, clock
         self._begun = clock.now()
         self._draw_at = self._begun + curve_s
-        self._recorded = False
+        self._environment, self._recorded = "", False
 
     def notice(self, text: str) -> None:
         """One line for people, kept in the supervisor's log too."""
         self._progress.notice(text)
-        with self._run.log("supervisor").open("a", encoding="utf-8") as log:
-            log.write(text + "\n")
+        with contextlib.suppress(OSError), open_log(self._run.log("supervisor")) as log:
+            log.write(text.encode() + b"\n")  # a full disk is told by the status, and ends no run
 
     def update(self, status: dict[str, Any]) -> None:
         """The newest status; the time shown is that of this watch, as a buffer's begins anew with each of its processes."""
@@ -52,12 +54,16 @@ class Reporter:
         self._draw()
 
     def _record(self) -> None:
-        self._recorded = True
-        write_whole(self._run.environment, environment_text())
+        with contextlib.suppress(OSError):  # it is tried again at the next status
+            self._environment = self._environment or environment_text()
+            write_whole(self._run.environment, self._environment)
+            self._recorded = True
 
     def _draw(self) -> None:
         try:
             draw_run(self._run, self._run.path.name)
+        except OSError:  # a full disk takes the next one
+            return
         except Exception as error:  # a picture is never worth a run
             self._curve_s = 0.0
             self.notice(f"the learning curve cannot be drawn: {type(error).__name__}: {error}")

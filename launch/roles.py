@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ from headrace.common.errors import (
     SpecError,
     describe_os_error,
 )
+from headrace.common.limits import raise_open_files
 from headrace.launch.config import RunConfig
 from headrace.launch.exits import FAILED, GROUP_LOST, MUST_NOT_RESTART, STOPPED
 from headrace.launch.leash import follow_parent
@@ -65,6 +67,9 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
         sampling=config.sampling,
         demos=demos,
         return_gamma=config.learner.return_gamma,
+        limits=config.buffer,
+        readers=config.learner.ranks,
+        update_rows=config.learner.batch_size * max(1, len(config.sampling.mixes)),
     )
     _leave_signals_to_the_role()
     return serve(settings)
@@ -159,10 +164,11 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     follow_parent()
     form = f"%(asctime)s %(levelname)s {name} %(message)s"
     logging.basicConfig(level=logging.INFO, format=form, stream=sys.stderr)
+    raise_open_files()
     try:
         return body()
     except HeadraceError as error:
-        print(f"headrace {name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        _say(f"headrace {name}: error: {' '.join(str(error).split())}")
         if isinstance(error, GroupLost):
             return GROUP_LOST
         return MUST_NOT_RESTART if isinstance(error, PERMANENT) else FAILED
@@ -170,7 +176,7 @@ def guarded(name: str, body: Callable[[], int]) -> int:
         return STOPPED
     except OSError as error:
         traceback.print_exc()
-        print(f"headrace {name}: error: {describe_os_error(error)}", file=sys.stderr)
+        _say(f"headrace {name}: error: {describe_os_error(error)}")
         return FAILED
     except Exception:
         traceback.print_exc()  # a defect: the log is where it is looked for
@@ -178,6 +184,11 @@ def guarded(name: str, body: Callable[[], int]) -> int:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)  # stays while the interpreter shuts down, where handlers are reset
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):  # where a log is on a full disk, the exit code must be right all the same
+        print(line, file=sys.stderr)
 
 
 def _leave_early(number: int, frame: object) -> None:

@@ -174,8 +174,12 @@ class RunDir:
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` so that a reader sees the old content or the new, never a part."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path) -> dict[str, Any]:

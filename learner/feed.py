@@ -18,7 +18,7 @@ from headrace.common.staging import batch_nbytes
 from headrace.common.statistics import ObsStatistics
 from headrace.common.weights import WeightSet
 from headrace.common.wire import messages as m
-from headrace.common.wire.batches import Incoming, parse_drawn, rate_message
+from headrace.common.wire.batches import AHEAD_BYTES, Incoming, parse_drawn, rate_message
 from headrace.common.wire.codec import Frame, Parts, encode, parse_statistics
 from headrace.learner.reading import Job, OpenView, Reading, Torn
 
@@ -26,7 +26,6 @@ LOG = logging.getLogger(__name__)
 Array = np.ndarray[Any, Any]
 MAX_RATINGS = 64  # batches that wait
 JOINED_ROWS = 1 << 14
-AHEAD_BYTES = 256 << 20
 FOREIGN = ("policy", "learner")  # reasons for which no publish of this learner will ever be taken
 
 

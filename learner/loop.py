@@ -35,6 +35,7 @@ PUBLISH_S = 5.0
 USE_UP_S = 2.0  # for updates that were granted when a signal says stop
 QUIET_S = 0.1  # in which what was granted before has come
 FINAL_S = 600.0  # for the last checkpoint; a supervisor is less patient
+SAVE_AGAIN_S = 5.0  # from a checkpoint that could not be written to the next attempt
 CLOSE_S = 5.0  # for one that is being written when the learner fails
 
 
@@ -108,10 +109,11 @@ class LearnerLoop:
         self._metrics: dict[str, torch.Tensor] = {}
         self._published_at = -1.0
         self._published_step = -1
-        self._saved_step = self.sac.step
+        self._saved_step, self._saved_at = self.sac.step, clock.now()
         self._saver = Saver(settings.checkpoints, settings.learner.checkpoint_keep, self.sac.model.spec)
         ideal = roofline(self.sac.model, settings.learner, clock)
         self._report = Report(settings.learner_id, clock.now(), self.sac.step, ideal)
+        self._not_saved = ""  # as it was told
         self._batch: Batch | None = None
         self._fed_at = clock.now()
         self._heard = 0
@@ -171,12 +173,13 @@ class LearnerLoop:
     def _save_due(self) -> bool:
         enough = self.sac.step - self._saved_step >= self._settings.learner.checkpoint_every_updates
         ended = self._saved_step < self._settings.offline_updates <= self.sac.step  # a phase that is not granted again
-        return (enough or ended) and not self._saver.busy
+        again = bool(self._saver.not_saved) and self._clock.now() - self._saved_at >= SAVE_AGAIN_S
+        return (enough or ended or again) and not self._saver.busy
 
     def _save(self, copy: Copy | None = None) -> None:
         """Hand over a copy of everything; one that cannot be written is due again later, and training goes on."""
         state, weights = copy or self._copy()
-        self._saved_step = self.sac.step
+        self._saved_step, self._saved_at = self.sac.step, self._clock.now()
         self._saver.save(self.sac.step, state, weights)
 
     def _copy(self) -> Copy:
@@ -268,13 +271,16 @@ class LearnerLoop:
             raise DeadlineExceeded(f"no batch, and no word of the buffer, for {waited:.0f} s")
 
     def _log(self, *, force: bool = False) -> None:
-        now = self._clock.now()
-        if not self._report.due(now, self._settings.sinks.period_s) and not force:
+        now, news = self._clock.now(), self._saver.not_saved != self._not_saved
+        if not self._report.due(now, self._settings.sinks.period_s) and not force and not news:
             return
+        self._not_saved = self._saver.not_saved
         accepted = self._feed.summary.get("rows_accepted")
         values = self._report.values(now, self.sac, self._metrics, self._batch, accepted)
-        about: dict[str, Any] = {"ranks": self._group.size}
-        if self._saver.not_saved:
-            about["not_saved"] = self._saver.not_saved
-        self._feed.report({**values, **about})
         self._sinks.write({**{f"run/{k}": v for k, v in self._feed.summary.items()}, **values})
+        about: dict[str, Any] = {"ranks": self._group.size}
+        if self._not_saved:
+            about["not_saved"] = self._not_saved
+        if self._sinks.not_logged:
+            about["not_logged"] = self._sinks.not_logged
+        self._feed.report({**values, **about})

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from headrace.common.config import option
-from headrace.common.errors import ConfigError
+from headrace.common.errors import ConfigError, describe_os_error
+from headrace.learner.lines import Lines
 
+LOG = logging.getLogger(__name__)
 STEP = "learner/updates"
 
 
@@ -42,6 +47,9 @@ class Sink(Protocol):
 class MetricSinks:
     """All sinks of one learner.
 
+    Attributes:
+        not_logged: why the last moment is not recorded everywhere; empty when it is.
+
     Args:
         run_dir: gets ``metrics.jsonl`` and ``tensorboard/``; created if missing.
         config: which sinks.
@@ -59,29 +67,35 @@ class MetricSinks:
             self._sinks.append(TensorBoard(run_dir / "tensorboard", wall))
         if config.wandb:
             self._sinks.append(WandB(run_dir, config.wandb_project))
-        self._lines = (run_dir / "metrics.jsonl").open("a", encoding="utf-8")
-        if self._lines.tell() and not (run_dir / "metrics.jsonl").read_bytes().endswith(b"\n"):
-            self._lines.write("\n")  # whoever wrote here before was killed in the middle of a line
+        self._lines = Lines(run_dir / "metrics.jsonl")
+        self.not_logged = ""
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Record one moment.
+        """Record one moment; one that a disk does not take is left out and named in :attr:`not_logged`.
 
         Args:
             values: name -> number, text, None, or a mapping of those; ``learner/updates`` is the step. Numbers that are
                 not finite become null in the file and are left out elsewhere.
         """
         record = {"time_s": round(self._wall(), 3), **values}
-        self._lines.write(json.dumps(_plain(record), allow_nan=False) + "\n")
-        self._lines.flush()
-        numbers = dict(_numbers(values))
-        for sink in self._sinks:
-            sink.write(int(values.get(STEP, 0)), numbers)
+        try:
+            self._lines.add(json.dumps(_plain(record), allow_nan=False))
+            numbers = dict(_numbers(values))
+            for sink in self._sinks:  # not before there is room again: each that was lost begins a new file
+                sink.write(int(values.get(STEP, 0)), numbers)
+        except OSError as error:
+            if not self.not_logged:
+                LOG.warning("metrics are not recorded: %s", error)
+            self.not_logged = describe_os_error(error)
+        else:
+            self.not_logged = ""
 
     def close(self) -> None:
         """Flush and close all sinks."""
         self._lines.close()
         for sink in self._sinks:
-            sink.close()
+            with contextlib.suppress(OSError):
+                sink.close()
 
     def __enter__(self) -> MetricSinks:
         return self
@@ -103,17 +117,26 @@ class TensorBoard:
                 f"sinks.tensorboard: true, but tensorboard cannot be imported ({error}); install it or set false"
             ) from error
         self._event, self._summary, self._wall = Event, Summary, wall
-        self._writer = EventFileWriter(str(directory))
+        self._make = partial(EventFileWriter, str(directory))
+        self._writer: Any = self._make()
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """One event with a scalar for each number."""
+        """One event with a scalar for each number; raises :class:`OSError` when the disk does not take it."""
         values = [self._summary.Value(tag=name, simple_value=number) for name, number in numbers.items()]
-        self._writer.add_event(self._event(wall_time=self._wall(), step=step, summary=self._summary(value=values)))
-        self._writer.flush()
+        self._writer = self._writer or self._make()
+        try:
+            self._writer.add_event(self._event(wall_time=self._wall(), step=step, summary=self._summary(value=values)))
+            self._writer.flush()
+        except OSError:  # its thread has ended with that, so it takes no more
+            with contextlib.suppress(OSError):
+                self.close()
+            raise
 
     def close(self) -> None:
         """Write what is queued."""
-        self._writer.close()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
 
 class WandB:

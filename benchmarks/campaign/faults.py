@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from campaign.bound_faults import BOUNDS
 from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
@@ -393,5 +394,18 @@ _ALL = (
 )
 MUTANTS = {
     mutant.name: mutant
-    for mutant in (*_ALL, *CHECKPOINTS, *DATA, *DRAWING, *FROM_DATA, *JUDGING, *LEARNER, *PIXELS, *ROBOTS, *ROLES, *WIRE)
+    for mutant in (
+        *_ALL,
+        *BOUNDS,
+        *CHECKPOINTS,
+        *DATA,
+        *DRAWING,
+        *FROM_DATA,
+        *JUDGING,
+        *LEARNER,
+        *PIXELS,
+        *ROBOTS,
+        *ROLES,
+        *WIRE,
+    )
 }

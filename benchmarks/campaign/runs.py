@@ -22,7 +22,13 @@ from headrace.launch.config import RunConfig, make_config, read_config
 Array = np.ndarray[Any, Any]
 Overrides = Mapping[str, Any]
 Point = tuple[int, float, float]
-PLACES = ("run", "network", "sinks", "supervisor")  # sections that decide where and how a run runs, not what it learns
+PLACES = (
+    "run",
+    "buffer",
+    "network",
+    "sinks",
+    "supervisor",
+)  # sections that decide where and how a run runs, not what it learns
 CURVE_POINTS = 200
 
 

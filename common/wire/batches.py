@@ -23,6 +23,7 @@ PIECE_BYTES = 1 << 20
 MAPPED_BYTES = 4 << 20
 MOST_BATCHES = 64
 MOST_AHEAD = 256  # batches that one reader may have asked for and not received
+AHEAD_BYTES = 256 << 20  # of them; two batches may always be under way
 
 
 def batches_a_message(spec: TransitionSpec, rows: int, *, mapped: bool = False) -> int:

@@ -53,9 +53,19 @@ class Joiner:
         self._next += 1
         if self._next < head.count:
             return None
-        whole = bytes(self._buffer)
+        whole = memoryview(self._buffer).toreadonly()  # not a copy: a message may be as large as memory allows one
         self.drop()
         return _parts(whole, head.total)
+
+    @property
+    def total(self) -> int:
+        """Bytes that the message will have whose rest is to come; 0 without one."""
+        return self._of[1]
+
+    @property
+    def held(self) -> int:
+        """Bytes of a message whose rest is to come."""
+        return len(self._buffer)
 
     def drop(self) -> None:
         """Forget a message that will not be completed."""
@@ -64,7 +74,7 @@ class Joiner:
         self._of = (0, 0)
 
 
-def _parts(whole: bytes, total: int) -> Parts:
+def _parts(whole: memoryview, total: int) -> Parts:
     count = int.from_bytes(whole[:4], "little")
     if len(whole) != total or not 1 <= count <= MAX_PARTS or len(whole) < 4 + 8 * count:
         raise WireError("fragment", "joined bytes are not a message")
@@ -74,6 +84,6 @@ def _parts(whole: bytes, total: int) -> Parts:
         raise WireError("fragment", "frame lengths do not add up")
     out: Parts = []
     for n in lengths:
-        out.append(memoryview(whole)[at : at + n])
+        out.append(whole[at : at + n])
         at += n
     return out

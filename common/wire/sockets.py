@@ -11,6 +11,12 @@ from headrace.common.wire.network import NetworkConfig, split_endpoint
 
 # A peer's queue holds whole messages; bytes are bounded by credit and by the server's own queues above it.
 HIGH_WATER = 1000
+# A connection costs an open file from its first byte on, and those of strangers too.
+BACKLOG = (
+    1024  # connections that wait to be accepted; ZeroMQ's 100 are gone in a burst, and whoever comes then waits for seconds
+)
+HANDSHAKE_S = 5.0  # a greeting that is not complete by then is hung up on
+PING_S, PONG_S = 5.0, 10.0  # so often a peer's library is asked whether it lives, and given up when it says nothing for so long
 
 
 def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
@@ -42,7 +48,11 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> z
     refuse_strangers(network)
     socket = context.socket(zmq.ROUTER)
     _common(socket, network.endpoint)
+    socket.setsockopt(zmq.BACKLOG, BACKLOG)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE_S * 1000))
+    socket.setsockopt(zmq.HEARTBEAT_IVL, int(PING_S * 1000))
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(PONG_S * 1000))
     socket.setsockopt(zmq.MAXMSGSIZE, network.fragment_bytes + (64 << 10))
     try:
         socket.bind(network.endpoint)

@@ -26,7 +26,7 @@ NETWORK = NetworkConfig(lease_s=5.0, heartbeat_s=0.5)
 class Buffer:
     """A service with its pool worker, run in one thread; time stands still unless moved."""
 
-    def __init__(self, directory, sampling=None, **pacing):
+    def __init__(self, directory, sampling=None, network=NETWORK, **pacing):
         self.now = 100.0
         config = PoolConfig(capacity=64, max_actors=2)
         rng = np.random.default_rng(0)
@@ -42,7 +42,7 @@ class Buffer:
         fleet = Fleet(Epochs(directory), lease_s=5.0, heartbeat_s=0.5, most=8)
         options = {"min_fill": 4, "env_steps": 1000, "random_steps": 0, "lead_steps": 16, **pacing}
         pacing_state = Pacing(PacingConfig(**options))
-        self.service = Service(fleet, pacing_state, NETWORK, watch, self.worker.totals(), self.worker.shelf.read, most_actors=2)
+        self.service = Service(fleet, pacing_state, network, watch, self.worker.totals(), self.worker.shelf.read, most_actors=2)
 
     def say(self, peer, message, *frames):
         """Send one message; every answer to anybody, decoded, with its frames."""

@@ -93,6 +93,20 @@ def test_a_failure_is_counted_told_and_tried_again_when_due(tmp_path):
     assert ended(backups)["written"] == 1
 
 
+def test_one_that_failed_is_tried_again_soon_however_rarely_they_are_due(tmp_path):
+    (tmp_path / "s").write_text("")
+    backups, pool = Backups(tmp_path / "s", 3600.0, 2, now=0.0), filled()
+    for now, failed in ((3600.0, 1), (3604.0, 1), (3605.0, 2)):
+        backups.tick(pool, now)
+        assert ended(backups)["failed"] == failed
+        assert "is a file" in backups.failure
+    (tmp_path / "s").unlink()
+    for now, written in ((3609.0, 0), (3610.0, 1), (3616.0, 1)):
+        backups.tick(pool, now)
+        assert ended(backups)["written"] == written
+    assert backups.failure == ""
+
+
 def test_waiting_ends_with_the_number_a_failure_or_the_deadline():
     told = []
     idle = {"written": 0, "failed": 0, "error": "", "done_bytes": 1, "total_bytes": 4}

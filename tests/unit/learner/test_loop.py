@@ -30,6 +30,8 @@ class Link:
 
 
 class Sinks:
+    not_logged = ""
+
     def write(self, values):
         pass
 
@@ -74,6 +76,29 @@ def test_a_checkpoint_that_failed_on_the_way_is_written_at_the_end(made, monkeyp
         try_to_save(made)
     made._finish()
     assert checkpoint.resume(made._settings.checkpoints).step == made.sac.step
+
+
+def test_a_checkpoint_that_failed_is_told_at_once_and_tried_again_soon(made, monkeypatch):
+    made.sac.step += 1
+    with monkeypatch.context() as broken:
+        broken.setattr(checkpoint, "write", full_disk)
+        try_to_save(made)
+    made._log()  # no time has passed since the last one
+    assert made._feed.pulse().report["not_saved"] == "no space left"
+    assert not made._save_due()
+    made._clock.advance(loop.SAVE_AGAIN_S)
+    assert made._save_due()
+    try_to_save(made)
+    made._log()
+    assert "not_saved" not in made._feed.pulse().report
+    made._clock.advance(loop.SAVE_AGAIN_S)
+    assert not made._save_due()
+
+
+def test_metrics_that_are_not_written_are_told(made):
+    made._sinks.not_logged = "No space left on device"
+    made._log(force=True)
+    assert made._feed.pulse().report["not_logged"] == "No space left on device"
 
 
 def test_a_final_checkpoint_that_cannot_be_written_is_an_error(made, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from types import SimpleNamespace
 
@@ -39,6 +40,43 @@ def test_a_torn_last_line_is_left_alone(tmp_path):
     text = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert text[1] == '{"learner/up'
     assert json.loads(text[2])["learner/updates"] == 2
+
+
+class Disk:
+    """Takes nothing while ``full``; the device that is always full stands in for TensorBoard's file."""
+
+    def __init__(self, monkeypatch):
+        self.full, write = False, os.write
+        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, b"" if self.full else data))
+
+
+def test_a_moment_that_a_disk_does_not_take_is_left_out_and_named(tmp_path, monkeypatch, caplog):
+    disk = Disk(monkeypatch)
+    with MetricSinks(tmp_path, PLAIN) as sinks:
+        sinks.write({"learner/updates": 1})
+        disk.full = True
+        for step in (2, 3):
+            sinks.write({"learner/updates": step})
+            assert sinks.not_logged == "No space left on device"
+        disk.full = False
+        sinks.write({"learner/updates": 4})
+        assert sinks.not_logged == ""
+    assert [line["learner/updates"] for line in lines(tmp_path)] == [1, 4]
+    assert len(caplog.records) == 1
+
+
+def test_tensorboard_goes_on_in_a_new_file_once_its_disk_takes_it_again(tmp_path, monkeypatch):
+    with MetricSinks(tmp_path, SinkConfig()) as sinks:
+        sinks.write({"learner/updates": 1})
+        (board,) = sinks._sinks
+        monkeypatch.setattr(board._writer, "flush", lambda: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
+        sinks.write({"learner/updates": 2})
+        assert sinks.not_logged == "No space left on device"
+        assert len(list((tmp_path / "tensorboard").iterdir())) == 1  # no new one before there is something to write
+        sinks.write({"learner/updates": 3})
+        assert sinks.not_logged == ""
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
+    assert [line["learner/updates"] for line in lines(tmp_path)] == [1, 2, 3]
 
 
 def test_tensorboard_reads_what_was_written(tmp_path):

@@ -1,0 +1,92 @@
+"""Planted faults of what bounds memory, disk, files and sockets."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+CREDITS, DISK = ("tests/protocol/test_credits.py",), ("tests/protocol/test_full_disk.py",)
+LIMITS, BACKUPS = ("tests/unit/buffer/test_limits.py",), ("tests/unit/buffer/test_backups.py",)
+LINES, SINKS = ("tests/unit/learner/test_lines.py",), ("tests/unit/learner/test_sinks.py",)
+LOOP, LOGS = ("tests/unit/learner/test_loop.py",), ("tests/unit/launch/test_logs.py",)
+
+BOUNDS = (
+    Mutant(
+        "heartbeats-earn-credit", "buffer/credits.py", "            client.taken -= nbytes\n", "            pass\n", CREDITS
+    ),
+    Mutant("credit-not-enforced", "buffer/credits.py", "client.outstanding > self._most", "client.outstanding < 0", CREDITS),
+    Mutant(
+        "waiting-parts-give-credit",
+        "buffer/client.py",
+        "(0 if self.turn and not self.landing else self.joiner.held)",
+        "0",
+        CREDITS,
+    ),
+    Mutant("every-long-message-has-a-turn", "buffer/credits.py", "if size > left:", "if size < 0:", CREDITS),
+    Mutant(
+        "a-turn-outlives-its-session",
+        "buffer/service.py",
+        "            self._credits.end(client)\n",
+        "            pass\n",
+        CREDITS,
+    ),
+    Mutant("a-turn-never-ends", "buffer/credits.py", "client.landing = False", "client.landing = True", CREDITS),
+    Mutant(
+        "begun-anew-keeps-its-place",
+        "buffer/credits.py",
+        "        self.end(client)\n        if self._credit",
+        "        if self._credit",
+        CREDITS,
+    ),
+    Mutant(
+        "a-full-disk-drops-the-hello",
+        "buffer/fleet.py",
+        "        except OSError as error:  # an epoch",
+        "        except KeyError as error:  # an epoch",
+        DISK,
+    ),
+    Mutant(
+        "an-epoch-that-is-not-on-disk-is-given-out",
+        "buffer/epochs.py",
+        "        temporary.unlink(missing_ok=True)  # the room that it took is wanted\n        raise\n",
+        "        pass\n",
+        DISK,
+    ),
+    Mutant(
+        "a-full-disk-ends-the-shelf",
+        "buffer/shelf.py",
+        "        except OSError as error:\n            with contextlib",
+        "        except KeyError as error:\n            with contextlib",
+        DISK,
+    ),
+    Mutant("the-shelf-is-not-written-again", "buffer/shelf.py", "        if self.not_written:\n", "        if False:\n", DISK),
+    Mutant(
+        "what-the-shelf-left-takes-the-room",
+        "buffer/shelf.py",
+        "                temporary.unlink(missing_ok=True)\n",
+        "                pass\n",
+        DISK,
+    ),
+    Mutant("observers-fill-the-epochs", "buffer/fleet.py", "if role in WRITERS else", "if role else", DISK),
+    Mutant("a-failed-snapshot-waits-its-period", "buffer/backups.py", "min(self._every_s, AGAIN_S)", "self._every_s", BACKUPS),
+    Mutant("a-torn-line-spoils-the-next", "learner/lines.py", 'b"\\n" * self._torn + ', "", LINES),
+    Mutant("a-cut-line-passes-for-whole", "learner/lines.py", "if done < len(data):", "if done < 0:", LINES),
+    Mutant(
+        "a-full-disk-ends-the-metrics",
+        "learner/sinks.py",
+        "        except OSError as error:\n            if not self.not_logged",
+        "        except KeyError as error:\n            if not self.not_logged",
+        SINKS,
+    ),
+    Mutant("a-failed-checkpoint-waits-its-updates", "learner/loop.py", "(enough or ended or again)", "(enough or ended)", LOOP),
+    Mutant("a-failed-checkpoint-is-told-late", "learner/loop.py", "and not force and not news", "and not force", LOOP),
+    Mutant("logs-grow-for-ever", "launch/logs.py", "if path.stat().st_size >= LOG_BYTES:", "if False:", LOGS),
+    Mutant("a-cap-below-the-bound", "buffer/limits.py", "if 0 < cap_bytes < bound.total:", "if cap_bytes < 0:", LIMITS),
+    Mutant("few-files-are-not-told", "buffer/limits.py", "if self.reach >= self.actors:", "if self.reach >= 0:", LIMITS),
+    Mutant(
+        "the-cap-is-not-set",
+        "common/limits.py",
+        "    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))\n",
+        "",
+        ("tests/unit/common/test_limits.py",),
+    ),
+)

@@ -1,0 +1,112 @@
+"""A buffer whose disk is full says so, hands out nothing that it could not write down, and goes on once there is room."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.serving import first
+
+from headrace.buffer.shelf import Shelf
+from headrace.common.weights import Version, WeightSet
+from headrace.common.wire import messages as m
+
+
+class Disk:
+    """Refuses what writes small files while ``full``, as a file system without room does."""
+
+    def __init__(self, monkeypatch):
+        self.full = False
+        write_bytes, fsync = Path.write_bytes, os.fsync
+
+        def refuse():
+            if self.full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def writing(path, data):
+            write_bytes(path, data[:10])
+            refuse()
+            return write_bytes(path, data)
+
+        def syncing(fd):
+            refuse()
+            return fsync(fd)
+
+        monkeypatch.setattr(Path, "write_bytes", writing)
+        monkeypatch.setattr(os, "fsync", syncing)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return Disk(monkeypatch)
+
+
+def warnings(buffer):
+    return [w for w in buffer.status()["warnings"] if w.startswith("not written")]
+
+
+def test_a_session_that_cannot_be_written_down_waits_for_room(buffer, disk, tmp_path):
+    buffer.actor()
+    disk.full = True
+    refused = first(buffer.actor(b"B", "b"), m.Refused)
+    assert (refused.reason, refused.retry_s > 0) == ("disk", True)
+    assert "No space left on device" in refused.detail
+    assert warnings(buffer) == ["not written: sessions: No space left on device"]
+    assert not list(tmp_path.glob("*.tmp"))
+    assert first(buffer.block(b"A", 1, 0, 1), m.Ack).seq == 2  # who has a session goes on
+    assert first(buffer.say(b"O", m.Hello(1, "observer", "o", b"3", "host", 9)), m.Welcome)  # and who looks is let in
+    assert first(buffer.actor(b"A", "a", b"1"), m.Welcome).epoch == 1  # a reconnect needs no new epoch
+    disk.full = False
+    assert first(buffer.actor(b"B", "b"), m.Welcome).epoch >= 1
+    assert warnings(buffer) == []
+
+
+def weights(step):
+    return WeightSet(Version("l", 1, step), {"type": "mlp"}, {"w": np.full(3, step, np.float32)}).pack()
+
+
+def test_weights_are_served_while_they_cannot_be_written_and_written_when_there_is_room(buffer, disk, tmp_path):
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Publish(1, 7), weights(7))
+    disk.full = True
+    assert first(buffer.say(b"L", m.Publish(1, 8), weights(8)), m.Published) == m.Published(1, 8)
+    assert buffer.service.totals.version.step == 8
+    buffer.tick(0.05)
+    assert warnings(buffer) == ["not written: weights: No space left on device"]
+    assert not list(tmp_path.glob("*.tmp"))
+    assert Shelf(tmp_path).version.step == 7  # what the next buffer begins with
+    for _ in range(3):
+        buffer.tick(0.6)
+        buffer.raw(b"L", [])
+    assert Shelf(tmp_path).version.step == 7
+    disk.full = False
+    buffer.tick(1.1)
+    buffer.raw(b"L", [])
+    buffer.tick(0.05)
+    assert warnings(buffer) == []
+    assert Shelf(tmp_path).version.step == 8
+
+
+def test_a_snapshot_that_was_not_written_is_in_the_warnings(buffer, tmp_path):
+    class Failed:
+        failure = "No space left on device"
+
+        def report(self):
+            return {}
+
+    buffer.service.backups = Failed()
+    assert warnings(buffer) == ["not written: snapshot: No space left on device"]
+
+
+def test_of_who_only_looks_nothing_is_written_down(buffer, tmp_path):
+    for number in range(50):
+        assert first(buffer.say(b"O", m.Hello(1, "observer", f"o{number}", b"3", "host", 9)), m.Welcome).epoch == 1
+        buffer.say(b"O", m.Goodbye(False))
+        buffer.say(b"E", m.Hello(1, "evaluator", f"e{number}", b"4", "host", 9))
+        buffer.say(b"E", m.Goodbye(False))
+    assert not (tmp_path / "epochs.json").exists()
+    assert buffer.service.fleet.sessions() == []
