@@ -1,4 +1,4 @@
-"""The assembler: consecutive steps of one lane become rows (1-step or n-step windows) and self-contained blocks."""
+"""The assembler: consecutive steps of one lane become rows (1-step or n-step windows, or chunks) and self-contained blocks."""
 
 from __future__ import annotations
 
@@ -32,20 +32,24 @@ _SCALARS = {  # columns of one executed step, in the order of Assembler.step
     "frame": "<i8",  # id of the step's observation; the next one is the frame after it
     "first": "<i8",  # id of its episode's first frame
     "stop": "<i8",  # id of its episode's last step, once known
+    "begins": "?",  # whether a decision begins with it, and so a row
 }
-_COPIED = ("episode", "t", "learner", "learner_epoch", "learner_step", "health", "action_age", "action")
+_COPIED = ("episode", "t", "learner", "learner_epoch", "learner_step", "health", "action_age")
 
 
 class Assembler:
     """Steps of one lane in, blocks out.
 
-    Every step starts one row. Its window covers the steps from there to the episode's end, at most ``spec.window``, so
-    the tail of an episode has rows of fewer steps. A row is ready when its window cannot change any more: one
-    step after the window is full, or at the episode's end. The newest window is held back that long because a crash
-    may still make its last step the truncated end of the episode (:meth:`abort`).
+    Where rows are ``steps``, every step starts one. Its window covers the steps from there to the episode's end, at most
+    ``spec.window``, so the tail of an episode has rows of fewer steps. Where they are ``chunk``s, each decision is one, and
+    covers the steps up to the next decision or the episode's end; the actions that were not executed stay as decided.
+
+    A row is ready when its window cannot change any more: one step after the window is full, or at the episode's end. The
+    newest window is held back that long because a crash may still make its last step the truncated end of the episode
+    (:meth:`abort`).
 
     Args:
-        spec: of kind ``steps``.
+        spec: of the rows.
         limit: most steps kept at once.
         rate: gives the rows of each block the priorities that they begin with, see :mod:`headrace.actor.rating`.
 
@@ -54,12 +58,11 @@ class Assembler:
     """
 
     def __init__(self, spec: TransitionSpec, limit: int = MAX_WAITING, rate: Rate | None = None) -> None:
-        if spec.kind != "steps":
-            raise EnvError(f"assembler: rows of kind {spec.kind!r} are not made here, only 'steps'")
-        self._spec, self._rate = spec, rate
-        self._steps = Tape(
-            {name: ((), dtype) for name, dtype in _SCALARS.items()} | {"action": (spec.action.shape, "<f4")}, limit
-        )
+        self._spec, self._rate, self._chunks = spec, rate, spec.kind == "chunk"
+        actions = {"action": (spec.action.shape[-1:] if self._chunks else spec.action.shape, "<f4")}
+        if self._chunks:
+            actions["decided"] = (spec.action.shape, "<f4")
+        self._steps = Tape({name: ((), dtype) for name, dtype in _SCALARS.items()} | actions, limit)
         self._frames = Tape({o.key: (o.shape, o.dtype) for o in spec.obs}, 2 * limit + spec.stack)
         self._keys = [o.key for o in spec.obs]
         self._episode = 0
@@ -69,13 +72,14 @@ class Assembler:
         self._first_frame = 0
         self._taken = 0  # steps whose rows are out
         self._ready = 0  # steps whose rows may go out
+        self._begun = 0  # step with which the newest decision began
         self._version: Version | None = None
         self._stamp = (0, 0, 0)
 
     @property
     def ready(self) -> int:
         """Rows that :meth:`take` can give now."""
-        return self._ready - self._taken
+        return len(self._starts())
 
     def begin(self, episode: int, obs: Mapping[str, Array]) -> None:
         """Start an episode with its first observation (key -> ``(*shape)``, copied)."""
@@ -94,6 +98,7 @@ class Assembler:
         next_obs: Mapping[str, Array],
         *,
         version: Version,
+        decided: Array | None = None,
         source: int = SOURCE_POLICY,
         health: int = 0,
         action_age: float = 0.0,
@@ -101,18 +106,22 @@ class Assembler:
         """Add one executed step; everything is copied.
 
         Args:
-            action: ``action.shape``, as executed, env units.
+            action: as executed, env units: ``action.shape``, or ``(A,)`` where that is the shape of a chunk.
             reward: raw.
             terminated: the task ended here.
             truncated: the episode was cut here.
             next_obs: key -> ``(*shape)``, the true observation after the step.
-            version: weights that chose the action.
+            version: weights that chose the action; of a chunk those of its first step count.
+            decided: of chunks, ``action.shape``, the decision that begins with this step; None goes on with the last one.
             source: ``SOURCE_*``.
             health: bits of the step's health.
             action_age: age of the action when it was executed, in seconds.
         """
         if not self._running:
             raise EnvError("assembler: a step without an episode; begin() it with its first observation")
+        begins = decided is not None or not self._chunks
+        if not begins and (self._steps.end == self._first_step or self._steps.end - self._begun >= self._spec.window):
+            raise EnvError(f"assembler: step {self._t} of episode {self._episode} needs a decision, a chunk of its own")
         if version is not self._version:
             self._version, self._stamp = version, (version.learner_hash, version.epoch, version.step)
         frame, last = self._frames.end - 1, self._steps.end
@@ -126,14 +135,18 @@ class Assembler:
             frame,
             self._first_frame,
             _RUNNING,
+            begins,
         )
-        self._steps.append((self._episode, self._t, *self._stamp, *scalars, action))
+        if begins:
+            self._begun = last
+        plan = () if not self._chunks else (0 if decided is None else decided,)
+        self._steps.append((self._episode, self._t, *self._stamp, *scalars, action, *plan))
         self._frames.append([next_obs[key] for key in self._keys])
         self._t += 1
         if terminated or truncated:
             self._end(last)
-        else:
-            self._ready = max(self._ready, last + 1 - self._spec.window)
+        elif begins:
+            self._ready = max(self._ready, last if self._chunks else last + 1 - self._spec.window)
 
     def abort(self) -> None:
         """End the running episode, if any, at its last complete step, which becomes truncated; no observation is invented."""
@@ -147,11 +160,13 @@ class Assembler:
 
     def take(self, max_rows: int) -> Block | None:
         """The oldest ready rows, at most ``max_rows``, with every frame they refer to once; None when there are none."""
-        count = min(self._ready - self._taken, max_rows)
+        starts = self._starts()
+        count = min(len(starts), max_rows)
         if count < 1:
             return None
-        block = self._block(np.arange(self._taken, self._taken + count))
-        self._taken += count
+        following = np.append(starts[1:], self._ready)[:count]
+        block = self._block(starts[:count], following)
+        self._taken = int(following[-1])
         self._steps.forget(self._taken)
         oldest = self._steps.column("frame", np.array(self._taken)) if self._taken < self._steps.end else self._frames.end - 1
         self._frames.forget(int(oldest) - self._spec.stack + 1)
@@ -179,7 +194,12 @@ class Assembler:
                 return False, "a kept step refers to a frame that is not kept"
         return True, ""
 
-    _OWN = ("_episode", "_running", "_t", "_first_step", "_first_frame", "_taken", "_ready")
+    _OWN = ("_episode", "_running", "_t", "_first_step", "_first_frame", "_taken", "_ready", "_begun")
+
+    def _starts(self) -> Array:
+        """Steps with which rows begin that may go out."""
+        steps = np.arange(self._taken, self._ready)
+        return steps[self._steps.column("begins", steps)] if self._chunks else steps
 
     def _end(self, last: int) -> None:
         here = max(self._first_step, self._taken)
@@ -187,15 +207,20 @@ class Assembler:
         self._ready = last + 1
         self._running = False
 
-    def _block(self, ids: Array) -> Block:
+    def _block(self, ids: Array, following: Array) -> Block:
+        """Rows that begin with the steps ``ids``, and the next ones with ``following``."""
         spec, step = self._spec, self._steps.column
-        last = np.minimum(ids + spec.window - 1, step("stop", ids))
+        last = following - 1 if self._chunks else np.minimum(ids + spec.window - 1, step("stop", ids))
         window = ids[:, None] + np.arange(spec.window)
         inside = window <= last[:, None]
         window = np.minimum(window, last[:, None])
         rows = np.zeros(len(ids), spec.row_dtype)
         for name in _COPIED:
             rows[name] = step(name, ids)
+        if self._chunks:
+            rows["action"] = np.where(inside[:, :, None], step("action", window), step("decided", ids))
+        else:
+            rows["action"] = step("action", ids)
         rows["steps"] = last - ids + 1
         rows["rewards"] = np.where(inside, step("reward", window), 0)
         rows["source"] = np.where(inside, step("source", window), 0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.actor.limits import GuardConfig
 from headrace.common.config import option
-from headrace.common.errors import ConfigError
-from headrace.common.specs import ROLES
+from headrace.common.errors import ConfigError, SpecError
+from headrace.common.specs import ROLES, ActionSpec, ObsSpec, TransitionSpec
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,42 @@ class WindowConfig:
     """What one row covers."""
 
     n_step: int = option(1, help="executed env steps in one row (n-step return)", unit="steps", low=1, high=4096)
+    chunk: int = option(
+        1, help="env steps of one decision: so many actions are chosen at once, and executed without looking", low=1, high=4096
+    )
     stack: int = option(1, help="frames that one observation stacks", unit="frames", low=1, high=256)
     next_action: bool = option(False, help="whether rows hold the next action too, for learner.resample_target_action false")
+
+    def check(self, path: str = "window") -> None:
+        """Refuse windows that rows of chunks cannot have."""
+        if self.chunk > 1 and self.n_step > 1:
+            raise ConfigError(
+                f"{path}.n_step: {self.n_step}, but with {path}.chunk {self.chunk} a row is one decision; nearest valid: 1"
+            )
+        if self.chunk > 1 and self.next_action:
+            raise ConfigError(
+                f"{path}.next_action: true, but with {path}.chunk {self.chunk} no row knows the whole decision behind it;"
+                " nearest valid: false"
+            )
+
+    def spec(self, obs: tuple[ObsSpec, ...], action: ActionSpec) -> TransitionSpec:
+        """The spec of such rows, for observations and for actions of one env step.
+
+        Raises:
+            SpecError: chunks of actions that are chunks already, or what no spec may be.
+        """
+        if self.chunk == 1:
+            return TransitionSpec(obs, action, self.n_step, "steps", self.stack, self.next_action)
+        if len(action.shape) != 1:
+            raise SpecError(f"window.chunk: {self.chunk} actions of shape {action.shape}, expected ({action.dim},)")
+        return TransitionSpec(obs, replace(action, shape=(self.chunk, *action.shape)), self.chunk, "chunk", self.stack)
+
+    @classmethod
+    def of(cls, spec: TransitionSpec) -> WindowConfig:
+        """The window whose rows ``spec`` describes."""
+        if spec.kind == "chunk":
+            return cls(chunk=spec.window, stack=spec.stack)
+        return cls(n_step=spec.window, stack=spec.stack, next_action=spec.next_action)
 
 
 @dataclass(frozen=True)

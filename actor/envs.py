@@ -47,7 +47,7 @@ class LaneStep:
         obs: key -> ``(L, *shape)``, what the policy acts on next.
         episode: ``(L,)`` int64, the episode of ``obs``; it changes exactly where ``obs`` is a first observation.
         success: ``(L,)`` uint8 ``OUTCOME_*``, known at an episode's end from info ``success`` or ``is_success``.
-        executed: ``(L, *action.shape)`` float32, what was executed in place of what was asked for; none where that is the same.
+        executed: ``(L, A)`` float32, what was executed in place of what was asked for; none where that is the same.
         health: ``(L,)`` uint8 bits ``HEALTH_*``; none where nobody watches.
         action_age: ``(L,)`` float32, seconds from an action's observation to its execution; none where nobody measures it.
     """
@@ -79,7 +79,7 @@ class Lanes(Protocol):
         ...
 
     def step(self, actions: Array) -> LaneStep:
-        """Execute ``actions``, ``(L, *action.shape)`` float32 in env units.
+        """Execute ``actions`` of one env step, ``(L, A)`` float32 in env units.
 
         Raises:
             EnvError: a lane crashed more often in a row than ``env.max_restarts``.

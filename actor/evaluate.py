@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.deciding import Acts, Decider, Obs
 from headrace.actor.envs import Lanes, LaneStep
 from headrace.actor.policy import Policy
 from headrace.actor.stacking import FrameStack
@@ -19,7 +20,6 @@ from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.weights import Version
 
 Array = np.ndarray[Any, Any]
-Obs = Mapping[str, Array]
 MAX_EPISODE_STEPS = 1_000_000
 BOOTSTRAP_DRAWS = 10_000
 FEWEST = 3  # values of which an interval is given: 1 or 2, resampled, have 1 or 3 different means
@@ -127,22 +127,22 @@ def play_lanes(
     episodes: int,
     seed: int,
     before_step: Callable[[], None] | None = None,
-    after_step: Callable[[Obs, Array, LaneStep], None] | None = None,
+    after_step: Callable[[Obs, Acts, LaneStep], None] | None = None,
     watch: Callable[[int, Array], None] | None = None,
 ) -> EvalResult:
     """As :func:`evaluate`, in lanes that are there; ``after_step`` is told what was seen and done, and what came of it."""
     rng = np.random.default_rng(derive_seed(seed, "eval", "policy"))
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     outcomes = np.full(episodes, OUTCOME_UNKNOWN, np.uint8)
-    stack, begun = FrameStack(lanes.spec, lanes.count), lanes.reset()
+    stack, decider, begun = FrameStack(lanes.spec, lanes.count), Decider(lanes.spec, lanes.count), lanes.reset()
     obs, playing, done = stack.push(begun.obs, begun.episode), begun.episode, 0
     while done < episodes:
         if before_step is not None:
             before_step()
-        action = policy.act(obs, rng, True)
-        step = lanes.step(action)
+        acts = decider.act(obs, lambda seen: policy.act(seen, rng, True))
+        step = lanes.step(acts.actions)
         if after_step is not None:
-            after_step(obs, action, step)
+            after_step(obs, acts, step)
         for lane in np.flatnonzero(playing < episodes):  # a lane that played its share goes on, unseen
             episode = playing[lane]
             if step.crashed[lane]:
@@ -158,6 +158,7 @@ def play_lanes(
                 raise EnvError(f"evaluation: episode {episode} runs for {MAX_EPISODE_STEPS} steps; set env.max_episode_steps")
         if watch is not None:
             watch(done, lengths)
+        decider.restart(step.episode != playing)
         obs, playing = stack.push(step.obs, step.episode), step.episode
     known = bool((outcomes != OUTCOME_UNKNOWN).any())
     return EvalResult(returns, lengths, outcomes == OUTCOME_SUCCESS if known else None)

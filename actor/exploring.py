@@ -49,18 +49,17 @@ class Explorer:
 
     Args:
         spec: whose action box.
-        lanes: L, which decide independently.
         epsilon: see :func:`epsilon_of`; 0 draws nothing and changes nothing.
     """
 
-    def __init__(self, spec: TransitionSpec, lanes: int, epsilon: float) -> None:
+    def __init__(self, spec: TransitionSpec, epsilon: float) -> None:
         self.epsilon = epsilon
-        self._lanes, self._random = lanes, RandomPolicy(spec, lanes)
+        self._random = RandomPolicy(spec)
 
     def mix(self, actions: Array, rng: np.random.Generator) -> Array:
-        """``(L, *action.shape)`` in env units: some lanes' ``actions``, and uniform ones for the others."""
+        """``(L, *action.shape)`` in env units: some lanes' ``actions``, and uniform ones for the others, each by itself."""
         if self.epsilon == 0:
             return actions
-        own = rng.random(self._lanes) >= self.epsilon
-        uniform = self._random.act({}, rng, False)  # for all, so that how much is drawn does not depend on what
+        own = rng.random(len(actions)) >= self.epsilon
+        uniform = self._random.draw(len(actions), rng)  # for all, so that how much is drawn does not depend on what
         return np.where(own.reshape(-1, *[1] * (actions.ndim - 1)), actions, uniform)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.deciding import Acts, Obs
 from headrace.actor.envs import LaneStep
-from headrace.actor.evaluate import Obs, play_lanes
+from headrace.actor.evaluate import play_lanes
 from headrace.actor.policy import Policy
 from headrace.common.errors import EnvError
 
@@ -28,22 +29,22 @@ class Caption:
     """Step, reward, return so far, value and end of the step that is shown.
 
     Args:
-        value: observations ``(1, ...)`` and actions ``(1, *shape)`` in env units -> ``(1,)`` what a critic says of them.
+        value: observations ``(1, ...)`` and decisions ``(1, *shape)`` in env units -> ``(1,)`` what a critic says of them.
     """
 
     value: Value | None = None
     steps: int = 0
     total: float = 0.0
 
-    def lines(self, obs: Obs, action: Array, step: LaneStep) -> tuple[str, str]:
+    def lines(self, obs: Obs, acts: Acts, step: LaneStep) -> tuple[str, str]:
         """Two lines for the frame of ``obs``."""
         reward = float(step.rewards[0])
         self.total += reward
         first = f"t {self.steps}  return {self.total:.2f}"
         self.steps += 1
         second = f"r {reward:+.3f}"
-        if self.value is not None:
-            second += f"  Q {float(self.value(obs, action)[0]):.2f}"
+        if self.value is not None and acts.begins[0]:
+            second += f"  Q {float(self.value(obs, acts.decided)[0]):.2f}"
         ends = [name for name, flag in (("terminated", step.terminated), ("truncated", step.truncated)) if flag[0]]
         return first, "  ".join([second, *ends])
 
@@ -89,8 +90,8 @@ def film(
                     raise EnvError(f"env {env.id} does not render to an array")
                 frames.append(frame)
 
-            def write(obs: Obs, action: Array, step: LaneStep) -> None:
-                writer.append_data(captioned(frames.pop(), caption.lines(obs, action, step)))
+            def write(obs: Obs, acts: Acts, step: LaneStep) -> None:
+                writer.append_data(captioned(frames.pop(), caption.lines(obs, acts, step)))
                 if told is not None:
                     told(caption.steps)
 

@@ -63,7 +63,7 @@ class GymLanes:
         return LaneObs(frames, self._episodes())
 
     def step(self, actions: Array) -> LaneStep:
-        """Execute ``(L, *action.shape)`` actions."""
+        """Execute ``(L, A)`` actions."""
         space = self._venv.single_action_space
         shaped = np.asarray(actions).reshape(self.count, *(space.shape or ())).astype(space.dtype)
         try:

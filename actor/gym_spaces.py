@@ -61,7 +61,7 @@ def spec_of(
     obs = tuple(leaf.spec for leaf in leaves_of(obs_space, config))
     try:
         action = action_spec(action_space, config.id)
-        return TransitionSpec(obs, action, window.n_step, "steps", window.stack, window.next_action)
+        return window.spec(obs, action)
     except SpecError as error:
         raise EnvError(f"env {config.id}: {error}") from error
 

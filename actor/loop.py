@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
+from headrace.actor.deciding import Decider
 from headrace.actor.envs import Lanes, make_lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
@@ -31,6 +32,7 @@ from headrace.common.weights import NO_VERSION, Version
 from headrace.common.wire.link import Link
 from headrace.common.wire.messages import EpisodeEnd
 
+Array = np.ndarray[Any, Any]
 LOG = logging.getLogger(__name__)
 WAIT_S = 0.02
 DRAIN_S = 5.0
@@ -89,8 +91,9 @@ class ActorLoop:
         self._settings, self._spec, self._lanes = settings, spec, lanes
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
         self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
-        self._random = RandomPolicy(spec, lanes.count)
-        self._explorer = Explorer(spec, lanes.count, epsilon_of(settings.actor_id, settings.actor))
+        self._decider = Decider(spec, lanes.count)
+        self._random = RandomPolicy(spec)
+        self._explorer = Explorer(spec, epsilon_of(settings.actor_id, settings.actor))
         uplink.about["epsilon"] = round(self._explorer.epsilon, 6)
         self._policy: Policy | None = None
         self._version: Version = NO_VERSION
@@ -111,7 +114,7 @@ class ActorLoop:
         """Act until told to stop, then hand over what is left in a bounded time."""
         self._stop = stop
         with self._uplink.in_step():
-            obs = self._recorder.begin(self._lanes.reset())
+            obs = self._begin()
         cut = False
         while not stop.is_set() and self._uplink.stop is None:
             self._link.check()
@@ -125,7 +128,7 @@ class ActorLoop:
                 self._hold("the learner is behind (pacing)")
                 continue
             if cut:
-                obs, cut = self._recorder.begin(self._lanes.reset()), False
+                obs, cut = self._begin(), False
             random = self._uplink.steps < allowance.random
             if not random and self._policy is None:
                 self._hold("no weights have been published yet")
@@ -136,18 +139,26 @@ class ActorLoop:
         self._cut()
         self._drain()
 
+    def _begin(self) -> Obs:
+        self._decider.restart()
+        return self._recorder.begin(self._lanes.reset())
+
     def _act(self, obs: Obs, random: bool) -> Obs:
         policy: Policy = self._random if random or self._policy is None else self._policy
-        actions = policy.act(obs, self._rng, False)
-        if not random:
-            actions = self._explorer.mix(actions, self._rng)
+
+        def choose(seen: Obs) -> Array:
+            actions = policy.act(seen, self._rng, False)
+            return actions if random else self._explorer.mix(actions, self._rng)
+
+        acts = self._decider.act(obs, choose)
         with self._uplink.in_step():
-            step = self._lanes.step(actions)
-        ended = self._recorder.record(actions, step, NO_VERSION if random else self._version)
+            step = self._lanes.step(acts.actions)
+        ended = self._recorder.record(acts, step, NO_VERSION if random else self._version)
         self._uplink.executed(int(step.live.sum()))
         for episode in ended:
             self._end(episode)
         obs = self._recorder.go_on(step)
+        self._decider.restart(self._recorder.fresh)
         self._flush(force=False)
         return obs
 

@@ -69,18 +69,20 @@ class RandomPolicy:
 
     Args:
         spec: whose action box.
-        lanes: L.
     """
 
-    def __init__(self, spec: TransitionSpec, lanes: int) -> None:
-        self._shape = (lanes, *spec.action.shape)
+    def __init__(self, spec: TransitionSpec) -> None:
+        self._shape = spec.action.shape
         self._box = Box(spec.action)
 
     def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
         """Uniform actions; the centre of the box when ``deterministic``."""
-        if deterministic:
-            return self._box.place(np.zeros(self._shape, np.float32))
-        return self._box.place(rng.random(self._shape, np.float32) * np.float32(2) - np.float32(1))
+        lanes = len(next(iter(obs.values())))
+        return self._box.place(np.zeros((lanes, *self._shape), np.float32)) if deterministic else self.draw(lanes, rng)
+
+    def draw(self, lanes: int, rng: np.random.Generator) -> Array:
+        """Uniform actions, ``(lanes, *action.shape)``, whatever is seen."""
+        return self._box.place(rng.random((lanes, *self._shape), np.float32) * np.float32(2) - np.float32(1))
 
     def load(self, weights: WeightSet) -> None:
         """Refused: there is nothing to load."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
+from headrace.actor.deciding import Acts
 from headrace.actor.envs import LaneObs, LaneStep
 from headrace.actor.rating import Rate
 from headrace.actor.stacking import FrameStack
@@ -62,10 +63,10 @@ class Recorder:
         """Begin an episode in every lane: at the start, and after :meth:`cut`; what the policy acts on."""
         return self._go_on(first.obs, first.episode)
 
-    def record(self, actions: Array, step: LaneStep, version: Version) -> list[Ended]:
-        """Take what the lanes were asked for, ``(L, *action.shape)``, and by which weights; the episodes that ended with it."""
+    def record(self, acts: Acts, step: LaneStep, version: Version) -> list[Ended]:
+        """Take what the lanes were asked for, and by which weights; the episodes that ended with it."""
         ended = []
-        actions = actions if step.executed is None else step.executed
+        actions = acts.actions if step.executed is None else step.executed
         for lane, assembler in enumerate(self.assemblers):
             if step.crashed[lane]:
                 assembler.abort()
@@ -77,7 +78,8 @@ class Recorder:
                 health = 0 if step.health is None else int(step.health[lane])
                 age = 0.0 if step.action_age is None else float(step.action_age[lane])
                 what = actions[lane], float(step.rewards[lane]), *ends, next_obs
-                assembler.step(*what, version=version, health=health, action_age=age)
+                decided = acts.decided[lane] if acts.begins[lane] else None
+                assembler.step(*what, version=version, decided=decided, health=health, action_age=age)
                 if any(ends):
                     ended.append(self._ended(lane, int(step.success[lane])))
         return ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from headrace.common.errors import BlockRefused, ConfigError, PoolDamaged, PoolE
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
+_log = logging.getLogger(__name__)
 
 
 class SACReplayPool(RowPool):
@@ -152,9 +154,10 @@ class SACReplayPool(RowPool):
 
     def _first_layout(self, flat: Mapping[tuple[str, ...], Any]) -> PlainLayout:
         if self.config.min_block_rows > 1:
-            raise ConfigError(
-                f"pool.min_block_rows: {self.config.min_block_rows} leaves room for one frame a row, but each row of a plain"
-                " dictionary brings two, so the pool would never hold its capacity; nearest valid: 1"
+            _log.warning(
+                "pool.min_block_rows %d leaves room for one frame a row, and each row of a plain dictionary brings two: the"
+                " oldest rows will be retired before the capacity of %d is reached; 1 keeps them",
+                *(self.config.min_block_rows, self.config.capacity),
             )
         return PlainLayout.of_batch(flat, self.spec)
 

@@ -243,6 +243,7 @@ def _add_pool(commands: Any) -> None:
     demos.add_argument("--success", metavar="PATH", help="flags of which the last one is an episode's outcome (text)")
     demos.add_argument("--dones", choices=("terminated", "truncated"), default="terminated", help="what robomimic's done means")
     demos.add_argument("--n-step", type=int, metavar="N", help="window of a new pool (env steps); default: 1")
+    demos.add_argument("--chunk", type=int, metavar="H", help="env steps of a decision in a new pool (count); default: 1")
     demos.add_argument("--stack", type=int, metavar="H", help="frames of one observation in a new pool (count); default: 1")
     demos.add_argument("--actor", metavar="NAME", help="whose rows they become (text); default: SRC's name")
 
@@ -363,7 +364,7 @@ def _import(args: argparse.Namespace, overrides: list[str]) -> int:
     pairs = [pair.partition("=") for pair in args.obs or ()]
     low, high = tuple(args.low or ()), tuple(args.high or ())
     options = ReadOptions({path: key or path for path, _, key in pairs}, low, high, args.success or "", args.dones)
-    sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "stack", "actor")}
+    sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "chunk", "stack", "actor")}
     return import_command(args.source, args.target, options, **sizes)
 
 

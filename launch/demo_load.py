@@ -138,7 +138,7 @@ class DemoWriter:
     """Assembles steps and inserts the rows as actor ``name``.
 
     Args:
-        pool: with a spec of kind ``steps``.
+        pool: with a spec; where its rows are chunks, each begins where the last one is full.
         name: an actor that the pool does not know.
     """
 
@@ -146,10 +146,12 @@ class DemoWriter:
         if pool.spec is None:
             raise PoolError("the pool has no spec yet; give it one")
         self._pool, self.name = pool, name
+        self._chunk = pool.spec.window if pool.spec.kind == "chunk" else 0
         self._assembler = Assembler(pool.spec)
         self._seq = 1
         self._episode = -1
         self._running = False
+        self._t = 0  # steps of the running episode
         self._outcomes: dict[int, int] = {}
         self._last: dict[str, np.ndarray] | None = None
 
@@ -167,12 +169,28 @@ class DemoWriter:
                 self._episode += 1
                 self._outcomes[self._episode] = steps.outcome
                 self._assembler.begin(self._episode, {key: values[i] for key, values in steps.obs.items()})
+                self._t = 0
             ended = bool(steps.terminated[i]), bool(steps.truncated[i])
             after = {key: values[i] for key, values in steps.next_obs.items()}
-            self._assembler.step(steps.action[i], float(steps.reward[i]), *ended, after, version=NO_VERSION, source=SOURCE_DEMO)
+            self._assembler.step(
+                steps.action[i],
+                float(steps.reward[i]),
+                *ended,
+                after,
+                version=NO_VERSION,
+                decided=self._decided(steps, i),
+                source=SOURCE_DEMO,
+            )
+            self._t += 1
             self._running = not any(ended)
             if self._assembler.ready >= BLOCK_ROWS:
                 self.flush()
+
+    def _decided(self, steps: Steps, i: int) -> np.ndarray | None:
+        """The actions from step ``i`` on where a chunk begins; behind the last one that is known, that one again."""
+        if not self._chunk or self._t % self._chunk:
+            return None
+        return steps.action[np.minimum(np.arange(i, i + self._chunk), len(steps) - 1)]
 
     def flush(self) -> None:
         """Insert every row that is ready."""
@@ -207,8 +225,8 @@ def load_demonstrations(
         PoolDamaged: naming the dataset.
         PoolError: no rows.
     """
-    if pool.spec is None or pool.spec.kind != "steps":
-        raise ConfigError("demonstrations become rows of kind 'steps'; the pool holds another kind")
+    if pool.spec is None:
+        raise ConfigError("demonstrations become rows of a spec; the pool has none yet")
     found = look_through(demos, pool.spec, progress)
     if not found.rows:
         raise PoolError("the file holds no complete step")

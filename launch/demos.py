@@ -288,7 +288,7 @@ def spec_for(demos: Demonstrations, options: ReadOptions, like: TransitionSpec |
         ConfigError: nobody says the bounds.
     """
     bounds = options.bounds(demos.action_dim) or demos.bounds
-    if bounds is None and like is not None and like.action.shape == (demos.action_dim,):
+    if bounds is None and like is not None and like.action.dim == demos.action_dim:
         bounds = like.action.low, like.action.high
     if bounds is None:
         raise ConfigError(
@@ -297,10 +297,10 @@ def spec_for(demos: Demonstrations, options: ReadOptions, like: TransitionSpec |
         )
     action = ActionSpec((demos.action_dim,), *bounds)
     if like is None:
-        return TransitionSpec(demos.obs, action, window.n_step, "steps", window.stack, window.next_action)
+        return window.spec(demos.obs, action)
     roles = {o.key: o.role for o in like.obs}
     obs = tuple(ObsSpec(o.key, o.shape, o.dtype, roles.get(o.key, "both")) for o in demos.obs)
-    spec = TransitionSpec(obs, action, like.window, like.kind, like.stack, like.next_action)
+    spec = WindowConfig.of(like).spec(obs, action)
     different = _differences(like, spec)
     if different:
         raise SpecError(f"the file does not fit the pool (the pool's first): {'; '.join(different)}")

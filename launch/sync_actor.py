@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
+from headrace.actor.deciding import Decider, Obs
 from headrace.actor.envs import Lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer
@@ -22,6 +23,7 @@ from headrace.common.label import Kind
 from headrace.common.specs import OUTCOME_UNKNOWN
 from headrace.common.weights import NO_VERSION, Version
 
+Array = np.ndarray[Any, Any]
 LOG = logging.getLogger(__name__)
 STREAM = 1
 Episode = tuple[float, int]  # return, length in env steps
@@ -56,8 +58,9 @@ class SyncActor:
     ) -> None:
         self.name, self.count, self.executed = name, lanes.count, 0
         self._lanes, self._pool, self._rng, self._min_rows = lanes, pool, rng, min_rows
-        self._random = RandomPolicy(lanes.spec, lanes.count)
-        self._explorer = Explorer(lanes.spec, lanes.count, epsilon)
+        self._decider = Decider(lanes.spec, lanes.count)
+        self._random = RandomPolicy(lanes.spec)
+        self._explorer = Explorer(lanes.spec, epsilon)
         self._recorder = Recorder(lanes.spec, lanes.count, rate)
         self._episodes = Episodes()
         self._outcomes: dict[int, tuple[int, int]] = {}  # lane -> ended episode and its outcome
@@ -80,18 +83,23 @@ class SyncActor:
 
     def begin(self) -> None:
         """Begin an episode in every lane: at the start of the run, after :meth:`set_state`, and after :meth:`cut`."""
+        self._decider.restart()
         self._obs = self._recorder.begin(self._lanes.reset())
 
     def step(self, policy: Policy | None, version: Version) -> list[Episode]:
         """One step of every lane, with uniform actions where ``policy`` is none; the episodes that ended."""
-        actions = (policy or self._random).act(self._obs, self._rng, False)
-        if policy is not None:
-            actions = self._explorer.mix(actions, self._rng)
-        step = self._lanes.step(actions)
-        ended = self._recorder.record(actions, step, version if policy else NO_VERSION)
+
+        def choose(seen: Obs) -> Array:
+            actions = (policy or self._random).act(seen, self._rng, False)
+            return actions if policy is None else self._explorer.mix(actions, self._rng)
+
+        acts = self._decider.act(self._obs, choose)
+        step = self._lanes.step(acts.actions)
+        ended = self._recorder.record(acts, step, version if policy else NO_VERSION)
         self.executed += int(step.live.sum())
         self._outcomes |= {e.lane: (e.episode, e.outcome) for e in ended if e.outcome != OUTCOME_UNKNOWN}
         self._obs = self._recorder.go_on(step)
+        self._decider.restart(self._recorder.fresh)
         for lane, assembler in enumerate(self._recorder.assemblers):
             if assembler.ready >= self._min_rows or (assembler.ready and self._recorder.fresh[lane]):
                 self._insert(assembler)

@@ -41,6 +41,7 @@ def import_command(
     *,
     capacity: int | None = None,
     n_step: int | None = None,
+    chunk: int | None = None,
     stack: int | None = None,
     actor: str | None = None,
 ) -> int:
@@ -52,25 +53,26 @@ def import_command(
         options: how demonstrations are understood.
         capacity: of a new pool; default: rows of the source.
         n_step: window of a new pool for demonstrations; default 1.
+        chunk: env steps of a decision in a new pool for demonstrations; default 1.
         stack: frames an observation of a new pool for demonstrations; default 1.
         actor: whose rows demonstrations become; default: the name of the source.
     """
-    sizes = {"--capacity": capacity, "--n-step": n_step, "--stack": stack}
+    window = {"--n-step": n_step, "--chunk": chunk, "--stack": stack}
+    sizes = {"--capacity": capacity, **window}
     if is_export(source):
-        _refuse("an export says that itself", {**_given(options), "--n-step": n_step, "--stack": stack, "--actor": actor})
+        _refuse("an export says that itself", {**_given(options), **window, "--actor": actor})
         return _import_export(source, target, sizes)
-    demos, window = (
-        open_demonstrations(source, options),
-        load(WindowConfig, {"n_step": _or(n_step, 1), "stack": _or(stack, 1)}, "window"),
-    )
+    given = {"n_step": n_step, "chunk": chunk, "stack": stack}
+    rows = load(WindowConfig, {name: value for name, value in given.items() if value is not None}, "window")
+    demos = open_demonstrations(source, options)
 
     def new_pool(path: Path) -> SACReplayPool:
-        spec = spec_for(demos, options, None, window)
+        spec = spec_for(demos, options, None, rows)
         return SACReplayPool(_or(capacity, demos.steps), path=path, spec=spec)
 
     try:
         with _target(target, new_pool, sizes) as (pool, counting):
-            spec_for(demos, options, pool.spec, window)  # refuses what does not fit a pool that was there
+            spec_for(demos, options, pool.spec, rows)  # refuses what does not fit a pool that was there
             name, found = load_demonstrations(demos, pool, actor or source.stem, counting)
             size = pool.size
     finally:

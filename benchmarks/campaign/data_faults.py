@@ -8,7 +8,7 @@ REPORT, ROW_CLOCK = ("tests/unit/learner/test_report.py",), ("tests/unit/learner
 PACING, GROUP = ("tests/protocol/test_pacing.py",), ("tests/unit/learner/test_group.py",)
 REWARDS, RETURNS = ("tests/unit/learner/test_rewards.py",), ("tests/unit/buffer/test_returns.py",)
 EXPLORING, LOOP = ("tests/unit/actor/test_exploring.py",), ("tests/unit/actor/test_loop.py",)
-MLP = ("tests/unit/learner/test_mlp.py",)
+MLP, CHUNKS = ("tests/unit/learner/test_mlp.py",), ("tests/unit/actor/test_chunks.py",)
 
 DATA = (
     # the report
@@ -88,8 +88,8 @@ DATA = (
     Mutant(
         "all-lanes-explore-at-once",
         "actor/exploring.py",
-        "rng.random(self._lanes) >=",
-        "rng.random(1).repeat(self._lanes) >=",
+        "rng.random(len(actions)) >=",
+        "rng.random(1).repeat(len(actions)) >=",
         EXPLORING,
     ),
     Mutant(
@@ -100,5 +100,34 @@ DATA = (
         EXPLORING,
     ),
     Mutant("robots-explore", "actor/config.py", "if self.robot and self.epsilon > 0:", "if False:", EXPLORING),
-    Mutant("actors-do-not-explore", "actor/loop.py", "actions = self._explorer.mix(actions, self._rng)", "pass", LOOP),
+    Mutant("actors-do-not-explore", "actor/loop.py", "if random else self._explorer.mix(actions, self._rng)", "", LOOP),
+    # chunks
+    Mutant(
+        "tail-of-a-chunk-is-lost",
+        "actor/assembler.py",
+        'step("action", window), step("decided", ids))',
+        'step("action", window), 0)',
+        CHUNKS,
+    ),
+    Mutant("chunk-keeps-what-was-planned", "actor/assembler.py", "np.where(inside[:, :, None],", "np.where(False,", CHUNKS),
+    Mutant("chunks-overlap", "actor/assembler.py", "decided is not None or not self._chunks", "True", CHUNKS),
+    Mutant(
+        "newest-chunk-goes-out-at-once",
+        "actor/assembler.py",
+        "last if self._chunks else last + 1 - self._spec.window",
+        "last + 1 if self._chunks else last + 1 - self._spec.window",
+        CHUNKS,
+    ),
+    Mutant(
+        "chunk-goes-on-in-the-next-episode",
+        "launch/sync_actor.py",
+        "self._decider.restart(self._recorder.fresh)",
+        "pass",
+        CHUNKS,
+    ),
+    Mutant("actor-goes-on-with-an-old-chunk", "actor/loop.py", "self._decider.restart(self._recorder.fresh)", "pass", LOOP),
+    Mutant(
+        "evaluation-goes-on-with-an-old-chunk", "actor/evaluate.py", "decider.restart(step.episode != playing)", "pass", CHUNKS
+    ),
+    Mutant("all-lanes-decide-together", "actor/deciding.py", "due = self._done == self._chunk", "due = self._done > 0", CHUNKS),
 )

@@ -87,8 +87,8 @@ ROLES = (
     Mutant(
         "film-of-the-state-after-the-step",
         "actor/film.py",
-        "value(obs, action)[0]",
-        "value(step.next_obs, action)[0]",
+        "value(obs, acts.decided)[0]",
+        "value(step.next_obs, acts.decided)[0]",
         ("tests/unit/actor/test_film.py",),
     ),
     Mutant(

@@ -14,7 +14,7 @@ class Centre:
 
     def act(self, obs, rng, deterministic):
         assert deterministic
-        return RandomPolicy(self._spec, len(next(iter(obs.values())))).act(obs, rng, True)
+        return RandomPolicy(self._spec).act(obs, rng, True)
 
 
 def scripted(**kwargs):

@@ -205,9 +205,6 @@ def test_calls_out_of_order_are_refused():
     with pytest.raises(EnvError, match=r"4 entries wait to be taken, allowed 4: take\(\)"):
         for t in range(5):
             assembler.step(np.zeros(1), 0.0, False, False, frame(0, t + 1), version=VERSION)
-    chunk = TransitionSpec((ObsSpec("obs", (2,), "<f4"),), ActionSpec((2, 1), (-1.0,), (1.0,)), 2, "chunk")
-    with pytest.raises(EnvError, match="kind 'chunk'"):
-        Assembler(chunk)
 
 
 def test_state_carries_the_rows_that_wait():

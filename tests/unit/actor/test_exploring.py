@@ -44,12 +44,12 @@ def test_robots_do_not_act_at_random():
 def test_without_a_share_nothing_is_drawn_and_nothing_changes():
     rng, before = np.random.default_rng(1), np.random.default_rng(1)
     actions = np.zeros((3, 2), np.float32)
-    assert Explorer(SPEC, 3, 0.0).mix(actions, rng) is actions
+    assert Explorer(SPEC, 0.0).mix(actions, rng) is actions
     assert rng.bit_generator.state == before.bit_generator.state
 
 
 def test_the_share_is_met_lane_by_lane_and_random_actions_fill_the_box():
-    explorer, rng = Explorer(SPEC, 4, 0.25), np.random.default_rng(2)
+    explorer, rng = Explorer(SPEC, 0.25), np.random.default_rng(2)
     own = np.full((4, 2), [1.5, 1.5], np.float32)
     seen = np.stack([explorer.mix(own, rng) for _ in range(5000)])
     random = (seen != 1.5).any(2)
@@ -66,7 +66,7 @@ def test_the_same_seed_explores_in_the_same_way():
     policy, obs = MlpPolicy(mlp_weights(SPEC), SPEC), observe(SPEC, 3)
     runs = []
     for seed in (5, 5, 6):
-        rng, explorer = np.random.default_rng(seed), Explorer(SPEC, 3, 0.5)
+        rng, explorer = np.random.default_rng(seed), Explorer(SPEC, 0.5)
         runs.append(np.stack([explorer.mix(policy.act(obs, rng, False), rng) for _ in range(20)]))
     np.testing.assert_array_equal(runs[0], runs[1])
     assert (runs[0] != runs[2]).any()
@@ -76,6 +76,6 @@ def test_how_much_is_drawn_does_not_depend_on_the_share():
     states = []
     for epsilon in (1e-9, 0.5, 1.0):
         rng = np.random.default_rng(3)
-        Explorer(SPEC, 3, epsilon).mix(np.zeros((3, 2), np.float32), rng)
+        Explorer(SPEC, epsilon).mix(np.zeros((3, 2), np.float32), rng)
         states.append(rng.bit_generator.state)
     assert states[0] == states[1] == states[2]

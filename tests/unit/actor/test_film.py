@@ -11,6 +11,7 @@ from helpers.playing import Centre, scripted
 
 from headrace.actor import film as films
 from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.deciding import Acts
 from headrace.actor.envs import make_spec
 from headrace.actor.film import Caption, captioned, film
 
@@ -54,10 +55,13 @@ def test_each_frame_says_what_was_done_in_it(tmp_path, monkeypatch):
     assert [line[1].endswith(("terminated", "truncated")) for line in told] == [False, False, True]
 
 
+ACTS = Acts(np.zeros((1, 1)), np.ones(1, bool), np.zeros((1, 1)))
+
+
 def test_a_caption_adds_up_rewards_and_names_both_ends():
     caption = Caption()
-    assert caption.lines({}, np.zeros((1, 1)), step_of(1.5)) == ("t 0  return 1.50", "r +1.500")
-    last = caption.lines({}, np.zeros((1, 1)), step_of(-4.0, terminated=True, truncated=True))
+    assert caption.lines({}, ACTS, step_of(1.5)) == ("t 0  return 1.50", "r +1.500")
+    last = caption.lines({}, ACTS, step_of(-4.0, terminated=True, truncated=True))
     assert last == ("t 1  return -2.50", "r -4.000  terminated  truncated")
 
 

@@ -31,7 +31,7 @@ def test_real_environments_step(name, autoreset, capfd, tmp_path, monkeypatch):
         warnings.simplefilter("error")
         lanes = make_lanes(config, WindowConfig(), run_seed=0, actor="a", epoch=1)
     assert (lanes.spec.obs[0].shape[0], lanes.spec.action.dim) == REAL[name]
-    policy, rng, live, ends = RandomPolicy(lanes.spec, 2), np.random.default_rng(0), 0, 0
+    policy, rng, live, ends = RandomPolicy(lanes.spec), np.random.default_rng(0), 0, 0
     obs = lanes.reset().obs
     for _ in range(10):
         step = lanes.step(policy.act(obs, rng, False))

@@ -66,7 +66,7 @@ def act(steps, calls=(), lanes=2, epsilon=None, **window):
     loop.run(stop)
     stepped.close()
     assert uplink.unacknowledged == 0
-    assert pool.head == uplink.steps >= steps
+    assert pool.counters()["env_steps"] == uplink.steps >= steps
     assert uplink.pulse().report["epsilon"] == (epsilon or 0.0)
     return pool
 
@@ -86,6 +86,13 @@ def test_every_row_of_an_ended_episode_knows_its_outcome():
         assert ended == {e: {1 if e % 2 else 2} for e in ended}
         assert len(found) - len(ended) <= 2
         assert pool.check_valid() == (True, "")
+
+
+def test_each_episode_begins_with_a_decision_of_its_own():
+    pool = act(60, chunk=4)
+    rows = pool.gather(np.arange(pool.head)).rows
+    whole = rows[np.isin(rows["episode"], [e for e, outcomes in episodes(pool, "outcome").items() if outcomes != {0}])]
+    assert {(int(r["t"]), int(r["steps"])) for r in whole} == {(0, 4), (4, 1), (0, 3)}  # episodes of 5 and of 3 steps
 
 
 def test_the_last_episode_of_a_lane_is_discarded_whole_and_no_other():

@@ -157,16 +157,16 @@ def test_rule_2_per_dimension():
 
 def test_random_policy_fills_the_box():
     spec = small_spec()
-    actions = np.concatenate([RandomPolicy(spec, 4).act({}, np.random.default_rng(i), False) for i in range(2000)])
+    actions = np.concatenate([RandomPolicy(spec).draw(4, np.random.default_rng(i)) for i in range(2000)])
     assert actions.shape == (8000, 2)
     assert actions.dtype == np.float32
     for dim, (low, high) in enumerate(((-2, 2), (0, 5))):
         counts, _ = np.histogram(actions[:, dim], 10, (low, high))
         assert counts.sum() == 8000
         assert (abs(counts - 800) < 5 * 27).all()  # 5 standard deviations of a binomial
-    assert RandomPolicy(spec, 1).act({}, np.random.default_rng(0), True).tolist() == [[0, 2.5]]
+    assert RandomPolicy(spec).act({"x": np.zeros((1, 3))}, np.random.default_rng(0), True).tolist() == [[0, 2.5]]
     with pytest.raises(SpecError, match="holds no weights"):
-        RandomPolicy(spec, 1).load(mlp_weights(spec))
+        RandomPolicy(spec).load(mlp_weights(spec))
 
 
 def damaged(weights, **tensors):

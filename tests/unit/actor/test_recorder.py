@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from headrace.actor.deciding import Acts
 from headrace.actor.envs import LaneObs, LaneStep
 from headrace.actor.recorder import Ended, Recorder
 from headrace.common.specs import OUTCOME_SUCCESS, ActionSpec, ObsSpec, TransitionSpec
@@ -34,7 +35,8 @@ def begun():
 
 
 def take(recorder, made):
-    ended = recorder.record(np.zeros((2, 1), np.float32), made, VERSION)
+    actions = np.zeros((2, 1), np.float32)
+    ended = recorder.record(Acts(actions, np.ones(2, bool), actions), made, VERSION)
     recorder.go_on(made)
     return ended
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.actor.config import EnvConfig, RobotConfig, WindowConfig
+from headrace.actor.deciding import Acts
 from headrace.actor.envs import make_spec
 from headrace.actor.guard import Vitals
 from headrace.actor.limits import GuardConfig
@@ -46,7 +47,8 @@ class Driven:
 
     def step(self, value=0.25):
         step = self.lanes.step(np.full((1, self.lanes.spec.action.dim), value, np.float32))
-        self.episodes += self.recorder.record(np.full((1, self.lanes.spec.action.dim), 9.0), step, VERSION)
+        asked = np.full((1, self.lanes.spec.action.dim), 9.0)
+        self.episodes += self.recorder.record(Acts(asked, np.ones(1, bool), asked), step, VERSION)
         self.recorder.go_on(step)
         while (block := self.recorder.assemblers[0].take(99)) is not None:
             self.rows += [(block, i) for i in range(block.n_rows)]

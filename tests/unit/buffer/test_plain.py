@@ -261,11 +261,12 @@ def test_a_first_batch_with_a_number_that_is_none_fixes_nothing():
     assert pool.sample_batch(3)["state"].shape == (3, 7)
 
 
-def test_a_pool_of_long_blocks_takes_no_plain_dictionaries():
-    pool = SACReplayPool(100, config=PoolConfig(min_block_rows=32))
-    with pytest.raises(ConfigError, match=r"pool.min_block_rows: 32 .* nearest valid: 1"):
-        pool.add_batch(transitions(0, 3))
-    assert pool.spec is None
+def test_a_pool_of_long_blocks_says_that_plain_dictionaries_will_not_fill_it(caplog):
+    pool = SACReplayPool(100, config=PoolConfig(min_block_rows=8, max_block_rows=8))
+    for start in range(0, 300, 3):
+        pool.add_batch(transitions(start, 3))
+    assert [record.message[:24] for record in caplog.records] == ["pool.min_block_rows 8 le"]
+    assert pool.size < 100
 
 
 def test_a_pool_with_a_spec_takes_plain_batches_that_fit_it():

@@ -1,6 +1,8 @@
 """Demonstrations of any format: which one it is, slices, whole files; what is none of them is refused."""
 
 import h5py
+import numpy as np
+import pytest
 from helpers.demo_files import Take, write_d4rl, write_minari, write_robomimic
 from helpers.demo_import import BOUNDS, fails, prove, rows_of, run
 
@@ -14,6 +16,25 @@ def test_long_episodes_are_read_slice_by_slice(tmp_path, capsys, monkeypatch):
     batch, _ = rows_of(tmp_path / "pool")
     prove(batch, "obs", 3, [50, 41], ["terminated", "truncated"])
     assert set(batch.rows["outcome"]) == {2}
+
+
+@pytest.mark.parametrize("slice_bytes", [64, 1 << 20])
+def test_demonstrations_become_chunks_one_behind_the_other(tmp_path, capsys, monkeypatch, slice_bytes):
+    monkeypatch.setattr("headrace.launch.demos.SLICE_BYTES", slice_bytes)
+    write_d4rl(tmp_path / "d.hdf5", (Take(10), Take(3, "truncated")))
+    run(capsys, "pool", "import", tmp_path / "d.hdf5", tmp_path / "pool", "--chunk", 4, *BOUNDS)
+    batch, spec = rows_of(tmp_path / "pool")
+    assert (spec.kind, spec.action.shape, spec.window) == ("chunk", (4, 2), 4)
+    rows = batch.rows
+    assert [(r["episode"], r["t"], r["steps"]) for r in rows] == [(0, 0, 4), (0, 4, 4), (0, 8, 2), (1, 0, 3)]
+    assert rows["terminated"].tolist() == [0, 0, 1, 0]
+    assert rows["truncated"].tolist() == [0, 0, 0, 1]
+    for row, obs, after in zip(rows, batch.obs["obs"], batch.next_obs["obs"], strict=True):
+        episode, t, m = int(row["episode"]), int(row["t"]), int(row["steps"])
+        assert (obs.tolist(), after.tolist()) == ([episode, t], [episode, t + m])
+        np.testing.assert_allclose(row["action"][:m, 1], [(t + i) / 10 for i in range(m)], rtol=1e-6)
+        np.testing.assert_allclose(row["action"][m:, 1], (t + m - 1) / 10, rtol=1e-6)  # nobody knows what was planned
+        assert row["rewards"].tolist() == [100 * episode + t + i if i < m else 0 for i in range(4)]
 
 
 def test_a_cut_file_is_refused(tmp_path, capsys):

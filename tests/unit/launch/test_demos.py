@@ -23,7 +23,7 @@ def test_rows_are_appended_in_the_form_of_the_pool(tmp_path, capsys):
         ({"dim": 3}, BOUNDS, "spec.action.shape[0]: 3 != 2"),
         ({"low": (-3.0, -1.0)}, BOUNDS, "spec.action.low[0]: -3.0 != -2.0"),
         ({}, ("--obs", "=x"), "obs.obs: (2,) <f4 != missing; obs.x: missing != (2,) <f4"),
-        ({"kind": "chunk", "window": 2}, (), "kind 'steps'"),
+        ({}, ("--chunk", "3"), "--chunk: not here"),
         ({}, ("--n-step", "3"), "--n-step: not here"),
     ],
 )

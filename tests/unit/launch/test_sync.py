@@ -99,6 +99,15 @@ def test_ratio_counts_updates_per_executed_step(tmp_path, ratio, updates):
     assert (status["env_steps"], status["updates"]) == (160, updates)
 
 
+def test_decisions_that_are_chunks_count_by_their_env_steps(tmp_path):
+    run = RunDir.create(tmp_path / "r", {})
+    status = run_sync(config_of({"window": {"chunk": 3}, "pacing": {"ratio": 0.5}}), run, Told(), clock=ManualClock())
+    assert (status["env_steps"], status["updates"]) == (160, 70)
+    with SACReplayPool(1000, path=run.pool) as pool:
+        assert 0 < pool.size < 160
+        assert pool.counters()["env_steps"] == 160
+
+
 def test_each_actor_explores_by_its_place_on_the_ladder(tmp_path):
     config = config_of({"actor": {"count": 2, "epsilon": 0.4, "epsilon_ladder": 1.0}})
     run = RunDir.create(tmp_path / "r", {})

@@ -1,0 +1,69 @@
+"""Deciding: what each lane does in each env step, where a decision of the policy is one action or a chunk of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.common.specs import TransitionSpec
+
+Array = np.ndarray[Any, Any]
+Obs = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Acts:
+    """What L lanes do in one env step; valid until the next one.
+
+    Attributes:
+        actions: ``(L, ...)`` of one env step each, env units.
+        begins: ``(L,)`` bool, lanes that have decided just now.
+        decided: ``(L, *action.shape)``, the decisions that the actions are of: the same, or the chunks.
+    """
+
+    actions: Array
+    begins: Array
+    decided: Array
+
+
+class Decider:
+    """Asks for a decision where one is due, and deals it out, an action an env step.
+
+    A chunk is executed to its end without looking, unless :meth:`restart` throws its rest away. Lanes come to their ends at
+    different times, so only the observations of those that decide are given to the policy.
+
+    Args:
+        spec: of the rows.
+        lanes: L.
+    """
+
+    def __init__(self, spec: TransitionSpec, lanes: int) -> None:
+        self._chunk = spec.window if spec.kind == "chunk" else 0
+        self._decided = np.zeros((lanes, *spec.action.shape), np.float32)
+        self._done = np.full(lanes, self._chunk)  # actions of its decision that each lane has executed
+        self._lanes = np.arange(lanes)
+
+    def act(self, obs: Obs, choose: Callable[[Obs], Array]) -> Acts:
+        """The next action of each lane.
+
+        Args:
+            obs: key -> ``(L, ...)``, what the lanes see.
+            choose: observations of n lanes -> ``(n, *action.shape)`` in env units.
+        """
+        if not self._chunk:
+            actions = choose(obs)
+            return Acts(actions, np.ones(len(actions), np.bool_), actions)
+        due = self._done == self._chunk
+        if due.any():
+            self._decided[due] = choose(obs if due.all() else {key: values[due] for key, values in obs.items()})
+            self._done[due] = 0
+        actions = self._decided[self._lanes, self._done]
+        self._done += 1
+        return Acts(actions, due, self._decided)
+
+    def restart(self, lanes: Array | None = None) -> None:
+        """Let the lanes of an ``(L,)`` mask, or all, decide anew: what is left of a chunk is of an episode that is over."""
+        self._done[self._lanes if lanes is None else lanes] = self._chunk
