@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import numpy as np
 from headrace.actor.best import BestPolicy
 from headrace.actor.evaluate import EvalResult, evaluate
 from headrace.actor.joining import ActorSettings, Joined, joined
-from headrace.actor.policy import Policy, make_policy
+from headrace.actor.policy import MakePolicy, Policy, make_policy
+from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
@@ -40,21 +42,27 @@ class EvaluatorSettings:
     checkpoints: Path | None = None
 
 
-def run_evaluator(settings: EvaluatorSettings, clock: Clock | None = None) -> int:
-    """Evaluate the newest weights every ``every_env_steps`` env steps until told to stop.
+def run_evaluator(
+    settings: EvaluatorSettings,
+    clock: Clock | None = None,
+    *,
+    make_uplink: Callable[..., Uplink] = Uplink,
+    make: MakePolicy = make_policy,
+) -> int:
+    """Evaluate the newest weights every ``every_env_steps`` env steps until told to stop; see :func:`headrace.actor.loop.run`.
 
     Raises:
         SessionRefused: the id is held, or the spec differs.
         EnvError: the env cannot be made, or crashes in an evaluation.
         DeadlineExceeded: no session in ``network.connect_s``.
     """
-    with joined("evaluator", settings.player, clock or MonotonicClock()) as here:
+    with joined("evaluator", settings.player, clock or MonotonicClock(), make_uplink) as here:
         if here is not None:
-            _follow(settings, here)
+            _follow(settings, here, make)
     return 0
 
 
-def _follow(settings: EvaluatorSettings, here: Joined) -> None:
+def _follow(settings: EvaluatorSettings, here: Joined, make: MakePolicy) -> None:
     weights: WeightSet | None = None
     policy: Policy | None = None
     uplink, due = here.uplink, 0
@@ -62,7 +70,7 @@ def _follow(settings: EvaluatorSettings, here: Joined) -> None:
         here.link.check()
         weights = uplink.take_weights(ema=settings.player.actor.ema) or weights
         if weights is not None and policy is None:  # of the first ones: torch takes seconds to load, while the pool fills
-            policy = make_policy(weights, here.spec, settings.player.actor)
+            policy = make(weights, here.spec, settings.player.actor)
         if policy is None or weights is None or weights.version.step == 0 or uplink.env_steps < due:
             uplink.wait(WAIT_S)
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
@@ -51,13 +51,16 @@ class Joined:
 
 
 @contextlib.contextmanager
-def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined | None]:
+def joined(
+    role: str, settings: ActorSettings, clock: Clock, make_uplink: Callable[..., Uplink] = Uplink
+) -> Iterator[Joined | None]:
     """Dial, wait to be welcomed, and say goodbye at the end of the block; none when a signal came before the welcome.
 
     Args:
         role: ``actor`` or ``evaluator``.
         settings: of the process.
         clock: of its link.
+        make_uplink: what speaks to the buffer; a witness of it may take its place.
 
     Raises:
         EnvError: the env cannot be made.
@@ -65,7 +68,7 @@ def joined(role: str, settings: ActorSettings, clock: Clock) -> Iterator[Joined 
         DeadlineExceeded: no session in ``network.connect_s``.
     """
     spec = make_spec(settings.env, settings.window, robot=settings.actor.robot)
-    uplink = Uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes, clock)
+    uplink = make_uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes, clock)
     hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop, reason = stop_on_signal(), ""

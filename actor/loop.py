@@ -6,7 +6,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
 from headrace.actor.guard import Vitals
 from headrace.actor.joining import ActorSettings, Joined, joined
-from headrace.actor.policy import Policy, RandomPolicy, make_policy
+from headrace.actor.policy import MakePolicy, Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
 from headrace.actor.uplink import Uplink
@@ -38,8 +38,16 @@ WAIT_S = 0.02
 DRAIN_S = 5.0
 
 
-def run(settings: ActorSettings, clock: Clock | None = None) -> int:
+def run(
+    settings: ActorSettings,
+    clock: Clock | None = None,
+    *,
+    make_uplink: Callable[..., Uplink] = Uplink,
+    make: MakePolicy = make_policy,
+) -> int:
     """Act until the buffer or a signal says stop; 0 when everything was handed over.
+
+    Whoever wants to see what this process says and acts with gives an uplink and a policy of its own.
 
     Raises:
         SessionRefused: the id is held, or the spec differs.
@@ -47,13 +55,13 @@ def run(settings: ActorSettings, clock: Clock | None = None) -> int:
         DeadlineExceeded: no session or no weights in ``network.connect_s``.
     """
     clock = clock or MonotonicClock()
-    with joined("actor", settings, clock) as here:
+    with joined("actor", settings, clock, make_uplink) as here:
         if here is None:
             return 0
         lanes = _make_lanes(settings, here)
         with contextlib.closing(lanes):
             rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, here.welcome.epoch, "action"))
-            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng).run(here.stop)
+            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, make).run(here.stop)
     return 0
 
 
@@ -87,7 +95,9 @@ class ActorLoop:
         link: Link,
         clock: Clock,
         rng: np.random.Generator,
+        make: MakePolicy = make_policy,
     ) -> None:
+        self._make = make
         self._settings, self._spec, self._lanes = settings, spec, lanes
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
         self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
@@ -185,7 +195,7 @@ class ActorLoop:
         if weights is None:
             return
         if self._policy is None:
-            self._policy = make_policy(weights, self._spec, self._settings.actor)
+            self._policy = self._make(weights, self._spec, self._settings.actor)
         else:
             self._policy.load(weights)
         self._version = weights.version

@@ -231,6 +231,12 @@ class MlpPolicy:
         # One assignment, so that nothing ever acts on a mix of two versions.
         self._weights = (pairs[:-1], pairs[-1], self._layout.scaling(tensors))
 
+    @property
+    def arrays(self) -> list[Array]:
+        """What it acts with now: weight and bias of each layer."""
+        trunk, head, _ = self._weights
+        return [array for layer in (*trunk, head) for array in layer]
+
     def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
         """Actions for L lanes; an observation that is not finite may give an action that is not."""
         trunk, (weight, bias), scaling = self._weights
@@ -257,6 +263,9 @@ class MlpPolicy:
             self._input[:, start : start + width] = obs[o.key].reshape(lanes, width)
             start += width
         return self._input
+
+
+MakePolicy = Callable[[WeightSet, TransitionSpec, ActorConfig], Policy]  # what acts by the first weights of a process
 
 
 def make_policy(weights: WeightSet, spec: TransitionSpec, config: ActorConfig | None = None) -> Policy:

@@ -81,14 +81,14 @@ def dump_chunk(spec: TransitionSpec) -> int:
 
 
 def described(batch: Batch, discarded: Array, actors: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Identity, place, labels and digest of each row, as plain values.
+    """Identity, place, weights, labels and digest of each row, as plain values.
 
     Args:
         batch: B rows.
         discarded: ``(B,)`` bool, whether each was discarded.
         actors: names by the index that rows hold.
     """
-    names = ("stream", "seq", "episode", "t", "outcome")
+    names = ("stream", "seq", "episode", "t", "learner_epoch", "learner_step", "outcome")
     heads = zip(batch.ids.tolist(), (actors[i] for i in batch.rows["actor"].tolist()), strict=True)
     # whole columns: element by element would take ten times as long
     columns = zip(*(batch.rows[name].tolist() for name in names), strict=True)

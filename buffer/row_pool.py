@@ -366,8 +366,9 @@ class RowPool:
         """Live rows of ``[start, stop)`` in id order, while others go on inserting.
 
         Yields:
-            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``outcome``, ``discarded`` (bool; such rows
-            are listed too) and ``digest`` (see :func:`row_digests`).
+            ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``learner_epoch`` and ``learner_step`` (the
+            weights that acted), ``outcome``, ``discarded`` (bool; such rows are listed too) and ``digest`` (see
+            :func:`row_digests`).
         """
         low = self.tail if start is None else start
         high = self.head if stop is None else stop

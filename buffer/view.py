@@ -208,9 +208,12 @@ class PoolView:
         sizes = {"path": str(self.directory), "size": self.size, **dump(self.config)}
         return {**sizes, **info(self.spec, self._files, self.ledger()), **pinned.info(self._made_of["demos"])}
 
-    def dump(self) -> Iterator[dict[str, Any]]:
-        """The rows that are live now, in id order, without those that go meanwhile; as :meth:`SACReplayPool.dump`."""
-        low, high = self.tail, self.head
+    def dump(self, start: int = 0) -> Iterator[dict[str, Any]]:
+        """The rows from id ``start`` on that are live now, in id order, without those that go meanwhile.
+
+        As :meth:`SACReplayPool.dump`.
+        """
+        low, high = max(start, self.tail), self.head
         actors: list[str] = []
         while low < high:
             batch, bad = self._gather_settled(np.arange(low, min(high, low + dump_chunk(self.spec))))

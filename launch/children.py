@@ -31,12 +31,12 @@ _TAIL_BYTES = 16 << 10
 _REAP_S = 5.0  # how long a killed process may take to vanish
 
 
-def headrace_command(words: Sequence[str]) -> list[str]:
-    """The command line of one more headrace process under this interpreter."""
+def headrace_command(words: Sequence[str], module: str = "headrace") -> list[str]:
+    """The command line of one more headrace process, or of one of its modules, under this interpreter."""
     # -P keeps the working directory, which may be this repository's root, off the front of the path; 3.10 has no -P,
     # there headrace.__main__ removes it.
     safe = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safe, "-m", "headrace", *words]
+    return [sys.executable, *safe, "-m", module, *words]
 
 
 class Child:
@@ -71,6 +71,11 @@ class Child:
         """Ask the role to end in order."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to the role's own process; whether it was still there. A pid that was reaped is never hit."""
+        self._process.send_signal(number)
+        return self._process.returncode is None
 
     def kill(self) -> None:
         """End the role and everything that it started, now."""

@@ -1,4 +1,4 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|doctor``."""
+"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|doctor``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
 data set, which is seen from what SRC holds. All rows enter or none."""
-LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool")  # one thread of the numeric libraries is best for them
+LIGHT = (
+    "buffer",
+    "actor",
+    "eval",
+    "export",
+    "plot",
+    "status",
+    "pool",
+    "chaos",
+)  # one thread of the numeric libraries is best for them
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -204,8 +213,20 @@ def _add_tools(commands: Any) -> None:
     status.add_argument("--once", action="store_true", help="print once and exit")
     status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")
     _add_pool(commands)
+    _add_chaos(commands)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
+
+
+def _add_chaos(commands: Any) -> None:
+    chaos = _add(commands, "chaos", _chaos, "Put a whole job on this host through faults, and judge what became of every row.")
+    chaos.add_argument("--minutes", type=float, default=2.0, metavar="M", help="how long faults happen (float, min)")
+    chaos.add_argument("--seed", type=int, default=0, help="which faults, when and on whom (int)")
+    chaos.add_argument("--only", metavar="KIND,...", help="kinds of faults (text); default: all of them")
+    chaos.add_argument(
+        "--dir", type=Path, metavar="DIR", help="new directory for all histories (path); default: runs/chaos-TIME"
+    )
+    chaos.add_argument("--json", action="store_true", help="end with one JSON object")
 
 
 def _add_pool(commands: Any) -> None:
@@ -366,6 +387,12 @@ def _import(args: argparse.Namespace, overrides: list[str]) -> int:
     options = ReadOptions({path: key or path for path, _, key in pairs}, low, high, args.success or "", args.dones)
     sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "chunk", "stack", "actor")}
     return import_command(args.source, args.target, options, **sizes)
+
+
+def _chaos(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.chaos.command import chaos_command
+
+    return chaos_command(args.minutes, args.seed, args.only, args.dir, as_json=args.json)
 
 
 def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:

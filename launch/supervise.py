@@ -103,6 +103,15 @@ class Supervisor:
             self._run.meeting.unlink(missing_ok=True)
         return self.decisions
 
+    def stop(self) -> None:
+        """Ask for the end, as a signal does; any thread may."""
+        self._asked += 1
+
+    def signal(self, name: str, number: int) -> int:
+        """Send a signal to a role from outside, as the kernel or a person would; its pid, or 0 when it does not run."""
+        child = self._children.get(name)
+        return child.pid if child is not None and child.signal(number) else 0
+
     def last_words(self) -> list[tuple[str, list[str]]]:
         """The last log lines of each role that was given up, in the order of the plans; equal ones once."""
         seen: list[tuple[str, list[str]]] = []
@@ -194,7 +203,7 @@ class Supervisor:
             return
 
         def count(number: int, frame: FrameType | None) -> None:
-            self._asked += 1
+            self.stop()
 
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup means: outlive the terminal

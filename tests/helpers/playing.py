@@ -19,4 +19,4 @@ class Centre:
 
 def scripted(**kwargs):
     """The scripted env with these arguments."""
-    return EnvConfig("helpers.scripted:make", kwargs=kwargs)
+    return EnvConfig("headrace.launch.chaos.scripted:make", kwargs=kwargs)

@@ -68,8 +68,9 @@ class Roles:
         self, batch_size: int, publish_every: int, seconds: float, reading: str = "auto", compression: str = "none"
     ) -> subprocess.Popen[bytes]:
         """Start the stand-in learner."""
-        words = [str(batch_size), str(publish_every), str(seconds), reading, compression]
-        return self._start("canary", [sys.executable, "-P", "-m", "helpers.canary", self.endpoint, *words])
+        words = ["--batch-size", str(batch_size), "--publish-every", str(publish_every), "--seconds", str(seconds)]
+        words += ["--reading", reading, "--compression", compression]
+        return self._start("canary", [sys.executable, "-P", "-m", "headrace.launch.chaos.canary", self.endpoint, *words])
 
     def log(self, name: str) -> str:
         """What a process has printed."""
@@ -136,7 +137,7 @@ def scripted(**changes: Any) -> dict[str, Any]:
     """A config whose rows prove themselves."""
     kwargs = {"lengths": [7, 3, 11], "ends": ["terminated", "truncated"]}
     config: dict[str, Any] = {
-        "env": {"id": "helpers.scripted:make", "kwargs": kwargs},
+        "env": {"id": "headrace.launch.chaos.scripted:make", "kwargs": kwargs},
         "pool": {"capacity": 3000},
         "pacing": {"min_fill": 256, "env_steps": 6000, "random_steps": 100, "lead_steps": 128},
         "learner": {"batch_size": 64},

@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace.common.clock import ManualClock
 from headrace.common.config import dump, merge
+from headrace.launch.chaos.scripted import ENV
 from headrace.launch.config import make_config
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.rundir import RunDir
@@ -45,13 +46,17 @@ BY_PRIORITY = {"sampling": {"method": "prioritised", "importance_anneal_updates"
 CROSSQ = {"model": {"options": {"critic_batch_norm": True}}, "learner": {"adam_beta1": 0.5, "actor_update_interval": 3}}
 DROQ = {"model": {"options": {"critic_layer_norm": True, "critic_dropout": 0.1}}, "learner": {"actor_reduction": "mean"}}
 PIXELS = {
-    "env": {"id": "helpers.scripted:make", "max_episode_steps": None, "kwargs": {"lengths": [20], "form": "dict"}},
+    "env": {
+        "id": ENV,
+        "max_episode_steps": None,
+        "kwargs": {"lengths": [20], "form": "dict"},
+    },
     "window": {"stack": 2},
     "model": {"type": "pixels", "options": {"channels": [4], "strides": [1], "projection": 8}},
 }
 UNEVEN = {  # two lanes whose episodes never end together: a checkpoint must cut one of them
     "env": {
-        "id": "helpers.scripted:make",
+        "id": ENV,
         "max_episode_steps": None,
         "lanes": 2,
         "kwargs": {"lengths": [3, 4, 5, 7, 9], "ends": ["truncated", "terminated", "both"]},

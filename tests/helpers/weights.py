@@ -9,6 +9,7 @@ import numpy as np
 from headrace.actor.policy import MlpLayout
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import Version, WeightSet
+from headrace.launch.chaos import canary
 
 
 def small_spec(
@@ -36,18 +37,7 @@ def observe(spec: TransitionSpec, rows: int, seed: int = 0) -> dict[str, Any]:
 
 def mlp_description(spec: TransitionSpec, **changes: Any) -> dict[str, Any]:
     """The description that a learner would publish for an MLP over all keys of ``spec``."""
-    base = {
-        "type": "mlp",
-        "keys": [o.key for o in spec.obs if o.role != "critic"],
-        "hidden": [32, 16],
-        "activation": "relu",
-        "stack": spec.stack,
-        "low": list(spec.action.low),
-        "high": list(spec.action.high),
-        "log_std": [-20, 2],
-        "normalise": False,
-    }
-    return {**base, **changes}
+    return {**canary.mlp_description(spec, (32, 16)), **changes}
 
 
 def mlp_weights(spec: TransitionSpec, seed: int = 0, scale: float = 1.0, step: int = 1, **changes: Any) -> WeightSet:

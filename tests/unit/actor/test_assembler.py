@@ -223,7 +223,7 @@ def test_state_carries_the_rows_that_wait():
 
 def test_dict_and_image_observations():
     window = WindowConfig(n_step=2, stack=3)
-    config = EnvConfig("helpers.scripted:make", kwargs={"form": "dict", "lengths": [4], "reuse": True})
+    config = EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"form": "dict", "lengths": [4], "reuse": True})
     (rows,) = drive_config(config, 14, window)
     assert len(rows) == 12
     for row in rows:
@@ -239,7 +239,7 @@ def test_dict_and_image_observations():
 
 def test_the_policy_sees_the_stack_that_rows_refer_to():
     window = WindowConfig(stack=3)
-    config = EnvConfig("helpers.scripted:make", kwargs={"lengths": [2, 5]}, lanes=2)
+    config = EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [2, 5]}, lanes=2)
     lanes = make_lanes(config, window, run_seed=0, actor="a", epoch=1)
     stack, looked = FrameStack(lanes.spec, 2), {}
     original_reset, original_step = lanes.reset, lanes.step

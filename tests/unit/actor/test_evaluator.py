@@ -7,7 +7,6 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.canary import canary_weights
 
 from headrace.actor import evaluator
 from headrace.actor.best import read_evaluation
@@ -21,6 +20,7 @@ from headrace.common.weights import AVERAGE, WeightSet
 from headrace.common.wire.codec import decode, take_array
 from headrace.common.wire.messages import Evaluation, Stop, Welcome
 from headrace.common.wire.network import NetworkConfig
+from headrace.launch.chaos.canary import canary_weights
 
 
 class Link:
@@ -32,7 +32,7 @@ class Link:
 
 def start(success=False, lengths=(2, 4)):
     """An evaluator that has joined, and its settings."""
-    env = EnvConfig(id="helpers.scripted:make", kwargs={"lengths": lengths, "success": success})
+    env = EnvConfig(id="headrace.launch.chaos.scripted:make", kwargs={"lengths": lengths, "success": success})
     spec = make_spec(env, WindowConfig())
     uplink = Uplink(spec, 1 << 20, 1 << 20)
     player = ActorSettings("", "e", env, WindowConfig(), ActorConfig(), NetworkConfig(), 0)
@@ -62,7 +62,7 @@ def test_the_best_policy_is_kept_with_its_evaluation(tmp_path, monkeypatch):
     sets = [canary_weights(here.spec, "l", 1, 7)]
     monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
     monkeypatch.setattr(here.uplink, "take_weights", lambda **_: sets.pop(0) if sets else here.stop.set())
-    evaluator._follow(dataclasses.replace(settings, checkpoints=tmp_path), here)
+    evaluator._follow(dataclasses.replace(settings, checkpoints=tmp_path), here, make_policy)
     kept = read_evaluation(tmp_path)
     assert (kept["epoch"], kept["step"], kept["env_steps"], kept["episodes"]) == (1, 7, 0, 4)
     assert (kept["return_mean"], kept["length_mean"], kept["success_rate"]) == ((1 + 1 + 6 + 6) / 4, 3.0, 0.5)
@@ -77,7 +77,7 @@ def test_the_average_is_judged_where_it_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
     monkeypatch.setattr(here.uplink, "wait", lambda timeout_s: here.stop.set())
     player = dataclasses.replace(settings.player, actor=ActorConfig(ema=True))
-    evaluator._follow(dataclasses.replace(settings, player=player, checkpoints=tmp_path), here)
+    evaluator._follow(dataclasses.replace(settings, player=player, checkpoints=tmp_path), here, make_policy)
     kept = WeightSet.unpack((tmp_path / "best" / "policy.hrw").read_bytes())
     assert {name: t.tolist() for name, t in kept.tensors.items()} == {n: (t + 1).tolist() for n, t in plain.tensors.items()}
 
@@ -119,8 +119,7 @@ def test_the_policy_is_made_of_the_first_weights_and_loads_those_that_are_due(mo
         return make_policy(weights, spec, config)
 
     monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
-    monkeypatch.setattr(evaluator, "make_policy", make)
     monkeypatch.setattr(evaluator, "_evaluate", lambda settings, here, policy, version, steps: judged.append(version.step))
     monkeypatch.setattr(here.uplink, "take_weights", lambda **_: sets.pop(0) if sets else here.stop.set())
-    evaluator._follow(settings, here)
+    evaluator._follow(settings, here, make)
     assert (made, judged) == ([0], [7])

@@ -8,19 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.driving import drive, drive_config, scripted_action
-from helpers.scripted import read_log
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.envs import make_lanes
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
+from headrace.launch.chaos.history import History
+from headrace.launch.chaos.scripted import ENV, executed
 
+VECTOR = f"{ENV}_vector"
 MODES = ("next_step", "same_step", "disabled")
 
 
 def scripted(lanes=1, autoreset="next_step", vector="sync", max_restarts=10, **kwargs):
     return EnvConfig(
-        "helpers.scripted:make", kwargs=kwargs, lanes=lanes, autoreset=autoreset, vector=vector, max_restarts=max_restarts
+        ENV,
+        kwargs=kwargs,
+        lanes=lanes,
+        autoreset=autoreset,
+        vector=vector,
+        max_restarts=max_restarts,
     )
 
 
@@ -75,14 +82,13 @@ def test_rule_7_all_modes_and_vectors_give_identical_rows(vector, window):
 
 
 def test_rows_carry_what_the_env_executed(tmp_path):
-    log = tmp_path / "actions.jsonl"
-    rows = drive_config(scripted(lanes=2, lengths=[3, 5], log=str(log)), 21)
-    executed = read_log(log)
+    rows = drive_config(scripted(lanes=2, lengths=[3, 5], history=str(tmp_path)), 21)
+    acted = executed(tmp_path)
     for lane in range(2):
         for row in rows[lane]:
             t, e = row["t"], row["episode"]
-            assert executed[lane, e, t] == row["action"] == pytest.approx([scripted_action(lane, e, t)])
-    assert len(executed) == 16 + 18  # of which the newest of the running episode is not yet a row
+            assert acted[lane, e, t] == row["action"] == pytest.approx([scripted_action(lane, e, t)])
+    assert len(acted) == 16 + 18  # of which the newest of the running episode is not yet a row
 
 
 @pytest.mark.parametrize("vector", ["sync", "async"])
@@ -189,7 +195,7 @@ def test_outcome_of_each_episode():
 
 def test_a_vector_env_of_ones_own():
     for mode, autoreset in (("NextStep", "next_step"), ("SameStep", "same_step"), ("Disabled", "disabled")):
-        config = EnvConfig("helpers.scripted:make_vector", kwargs={"lanes": 2, "autoreset": mode, "success": True}, lanes=2)
+        config = EnvConfig(VECTOR, kwargs={"lanes": 2, "autoreset": mode, "success": True}, lanes=2)
         lanes = made(replace(config, autoreset="disabled"))  # what the vector env says counts
         rows = drive(lanes, 3)
         assert [[r["t"] for r in lane] for lane in rows] == [[0, 1, 2]] * 2, autoreset
@@ -198,13 +204,13 @@ def test_a_vector_env_of_ones_own():
 
 
 def test_a_vector_env_must_say_its_mode_and_size():
-    config = EnvConfig("helpers.scripted:make_vector", kwargs={"autoreset": None}, lanes=2)
+    config = EnvConfig(VECTOR, kwargs={"autoreset": None}, lanes=2)
     with pytest.raises(EnvError, match="autoreset_mode None; known are NextStep, SameStep, Disabled"):
         made(config)
     with pytest.raises(EnvError, match="env.lanes: 3, but .* returned a VectorEnv of 2"):
-        made(EnvConfig("helpers.scripted:make_vector", lanes=3))
+        made(EnvConfig(VECTOR, lanes=3))
     with pytest.raises(EnvError, match="env.max_episode_steps: .* inside the factory"):
-        made(EnvConfig("helpers.scripted:make_vector", lanes=2, max_episode_steps=5))
+        made(EnvConfig(VECTOR, lanes=2, max_episode_steps=5))
 
 
 @pytest.mark.parametrize(("autoreset", "calls"), [("next_step", 2), ("next_step", 3), ("same_step", 2), ("disabled", 2)])
@@ -245,8 +251,10 @@ def test_max_episode_steps_truncates():
     assert [r["truncated"] for r in rows] == [0, 1, 0, 1]
 
 
-def test_log_refuses_a_step_executed_twice(tmp_path: Path):
-    path = tmp_path / "log"
-    path.write_text("[0, 1, 2, [0.5]]\n[0, 1, 2, [0.5]]\n")
-    with pytest.raises(ValueError, match="executed twice"):
-        read_log(path)
+def test_a_step_executed_twice_is_refused(tmp_path: Path):
+    for number in (3, 4):
+        history = History(tmp_path / f"steps-{number}.jsonl", {"actor": 0})
+        history.write("step", 0, 1, 2, "0000003f", 0, 0)
+        history.close()
+    with pytest.raises(ValueError, match=r"\(0, 1, 2\) was executed twice"):
+        executed(tmp_path)

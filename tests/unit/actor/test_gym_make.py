@@ -63,7 +63,7 @@ UNKNOWN = [
     ("Qqqq-v3", "is unknown to gymnasium; write module:factory"),
     ("no such id", "env 'no such id' could not be made: Error: Malformed environment ID"),
     ("no_such_module:make", "'no_such_module:make' could not be imported: ModuleNotFoundError"),
-    ("helpers.scripted:mak", "'helpers.scripted:mak' could not be imported: AttributeError"),
+    ("headrace.launch.chaos.scripted:mak", "'headrace.launch.chaos.scripted:mak' could not be imported: AttributeError"),
 ]
 
 

@@ -51,7 +51,7 @@ def centred(spec):
 
 
 def act(steps, calls=(), lanes=2, epsilon=None, **window):
-    env = EnvConfig("helpers.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
+    env = EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
     settings = ActorSettings(
         "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
     )

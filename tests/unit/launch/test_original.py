@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.scripted import read_log
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.envs import make_lanes
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.errors import ConfigError, PoolTooSmall, SpecError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.launch.chaos.scripted import ENV, executed
 from headrace.launch.digests import state_digest
 from headrace.launch.original import EnvLoop, RobDataParallelSACActor, RobRaySACTrainer, SACActorConfig, SupportSACTraining
 from headrace.learner.adam import Adam
@@ -282,8 +282,8 @@ def test_gradient_steps_are_per_executed_env_step(ratio, updates):
 
 @pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled"])
 def test_rollouts_hold_what_was_executed(tmp_path, mode):
-    kwargs = {"lengths": [1, 3, 4], "ends": ["terminated", "truncated"], "reuse": True, "log": str(tmp_path / "log")}
-    env = EnvConfig(id="helpers.scripted:make", kwargs=kwargs, lanes=2, autoreset=mode)
+    kwargs = {"lengths": [1, 3, 4], "ends": ["terminated", "truncated"], "reuse": True, "history": str(tmp_path)}
+    env = EnvConfig(id=ENV, kwargs=kwargs, lanes=2, autoreset=mode)
     lanes = make_lanes(env, WindowConfig(), run_seed=0, actor="a", epoch=1)
     loop = EnvLoop(lanes, lambda state: (state[:, 2:] - 4) / 8, rollout_steps=9)
     with pytest.raises(SpecError, match=r"reset\(\) comes before"):
@@ -297,7 +297,7 @@ def test_rollouts_hold_what_was_executed(tmp_path, mode):
         assert (found["next_state"][live][:, 2] == found["state"][live][:, 2] + 1).all()
         assert (found["truncated"] | found["terminated"])[:, -1][live[:, -1]].all()
         rows += [tuple(s) for s in found["state"][live].astype(int).tolist()]
-        log = read_log(tmp_path / "log")
+        log = executed(tmp_path)
     lanes.close()
     assert len(rows) == len(set(rows)) == len(log)
     assert {(e, t) for _, e, t in rows} == {(e, t) for _, e, t in log}
@@ -306,7 +306,9 @@ def test_rollouts_hold_what_was_executed(tmp_path, mode):
 
 def test_a_crash_cuts_its_lane_at_the_last_complete_step():
     env = EnvConfig(
-        id="helpers.scripted:make", kwargs={"lengths": [3, 5], "ends": ["raise", "terminated"]}, autoreset="same_step"
+        id=ENV,
+        kwargs={"lengths": [3, 5], "ends": ["raise", "terminated"]},
+        autoreset="same_step",
     )
     lanes = make_lanes(env, WindowConfig(), run_seed=0, actor="a", epoch=1)
     loop = EnvLoop(lanes, lambda state: np.zeros((1, 1), "<f4"), rollout_steps=6)
@@ -319,7 +321,7 @@ def test_a_crash_cuts_its_lane_at_the_last_complete_step():
 
 
 def test_rollouts_of_windows_are_refused():
-    env = EnvConfig(id="helpers.scripted:make")
+    env = EnvConfig(id=ENV)
     lanes = make_lanes(env, WindowConfig(n_step=3), run_seed=0, actor="a", epoch=1)
     with pytest.raises(SpecError, match="window 3 and stack 1 must be 1"):
         EnvLoop(lanes, lambda state: state, 1)

@@ -26,7 +26,7 @@ ARM = TransitionSpec((ObsSpec("agent.pose", (2,), "<f4"),), ActionSpec((2,), LOW
 
 
 def config_of(*sources, **sections):
-    base = {"env": {"id": "helpers.scripted:make"}, "pool": {"demos": [str(source) for source in sources]}}
+    base = {"env": {"id": "headrace.launch.chaos.scripted:make"}, "pool": {"demos": [str(source) for source in sources]}}
     return make_config({**base, **sections})
 
 

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from helpers.scripted import read_log
 from helpers.sync_runs import BY_PRIORITY, FANCY, MIXED, UNEVEN, Told, config_of, play, range_of, steps
 
 from headrace.actor.best import read_evaluation
@@ -11,6 +10,7 @@ from headrace.buffer.pool import SACReplayPool
 from headrace.common.clock import ManualClock
 from headrace.common.weights import WeightSet
 from headrace.launch import sync
+from headrace.launch.chaos.scripted import executed
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.play import find_policy, read_policy, read_spec
 from headrace.launch.rundir import RunDir
@@ -116,8 +116,8 @@ def test_each_actor_explores_by_its_place_on_the_ladder(tmp_path):
 
 
 def test_rows_are_the_steps_that_the_env_saw(tmp_path):
-    log = tmp_path / "actions.jsonl"
-    env = {**UNEVEN["env"], "kwargs": {**UNEVEN["env"]["kwargs"], "log": str(log)}}
+    log = tmp_path / "history"
+    env = {**UNEVEN["env"], "kwargs": {**UNEVEN["env"]["kwargs"], "history": str(log)}}
     config = config_of({"env": env, "pool": {"capacity": 1000}, "pacing": {"env_steps": 101, "random_steps": 40}})
     run = RunDir.create(tmp_path / "r", {})
     status = run_sync(config, run, Told(), clock=ManualClock())
@@ -127,7 +127,7 @@ def test_rows_are_the_steps_that_the_env_saw(tmp_path):
     assert (batch.obs["obs"][:, 2] == batch.rows["t"]).all()
     assert (batch.next_obs["obs"][:, 2] == batch.rows["t"] + 1).all()
     assert (batch.next_obs["obs"][:, 1] == batch.obs["obs"][:, 1]).all()
-    seen = read_log(log)
+    seen = dict(executed(log))
     for row in batch.rows:
         assert seen.pop((int(row["episode"]) % 2, int(row["episode"]), int(row["t"]))) == pytest.approx(row["action"].tolist())
     assert not seen
@@ -204,7 +204,7 @@ def test_init_from_a_policy(tmp_path):
 
 def test_crashes_and_refused_rows_end_nothing(tmp_path):
     kwargs = {"lengths": [3, 4], "ends": ["truncated", "raise"]}
-    env = {"id": "helpers.scripted:make", "max_episode_steps": None, "kwargs": kwargs}
+    env = {"id": "headrace.launch.chaos.scripted:make", "max_episode_steps": None, "kwargs": kwargs}
     run = RunDir.create(tmp_path / "crashing", {})
     status = run_sync(config_of({"env": env}), run, Told(), clock=ManualClock())
     assert status["env_steps"] == 160

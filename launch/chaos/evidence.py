@@ -1,0 +1,198 @@
+"""The evidence: the histories of a job put together, as the checker reads them. Nothing here is shared with the buffer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headrace.launch.chaos import history
+from headrace.launch.chaos.history import Told
+
+CUTTING = ("kill", "usurp")  # kinds of faults after which a process may leave executed steps behind
+
+
+class Row(NamedTuple):
+    """A row that was read from the pool's files."""
+
+    id: int
+    actor: str
+    stream: int
+    seq: int
+    episode: int
+    t: int
+    epoch: int
+    step: int
+    digest: str
+
+
+class Step(NamedTuple):
+    """An executed env step by its env's own history; ``action`` are its bytes in hex."""
+
+    at: float
+    number: int
+    episode: int
+    t: int
+    action: str
+    terminated: int
+    truncated: int
+
+
+class Sent(NamedTuple):
+    """A block as it left: rows ``first .. first + rows - 1``, in runs of (episode, first t, count)."""
+
+    at: float
+    stream: int
+    first: int
+    rows: int
+    runs: list[list[int]]
+    digest: str
+
+
+class Applied(NamedTuple):
+    """From then on a client acted by this version."""
+
+    at: float
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Client:
+    """One actor or evaluator process.
+
+    Attributes:
+        role: ``actor`` or ``evaluator``.
+        id: its name.
+        pid: its own.
+        begun: when its history begins.
+        ended: how many blocks it left behind that were not acknowledged; none when it did not end in order.
+        welcomed: (time, epoch) of each session.
+        sent: every block, resends too.
+        acked: stream -> highest seq that was acknowledged to it.
+        rejected: stream -> seqs that were rejected to it.
+        applied: in order.
+        steps: executed in its process, in order.
+    """
+
+    role: str
+    id: str
+    pid: int
+    begun: float
+    ended: int | None
+    welcomed: Sequence[tuple[float, int]]
+    sent: Sequence[Sent]
+    acked: Mapping[int, int]
+    rejected: Mapping[int, frozenset[int]]
+    applied: Sequence[Applied]
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a job.
+
+    Attributes:
+        clients: every actor and evaluator process.
+        rows: every reading of a row, in the order of reading; one that changed is there again.
+        unseen: ranges of ids that were evicted before anybody read them.
+        hits: pid -> kinds of faults that hit it.
+        left: how many rows lived at the end, as they were read.
+        counters: of the pool at the end: ``rows_accepted``, ``rows_evicted``, ``rows_retired``, ``rows_discarded``,
+            ``rows_live``, ``lost_before``, ``env_steps``.
+        published: versions that learners sent, (epoch, step).
+        unproved: sampled rows that did not prove themselves to the learner.
+    """
+
+    clients: Sequence[Client]
+    rows: Sequence[Row]
+    unseen: Sequence[tuple[int, int]] = ()
+    hits: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    left: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    published: frozenset[tuple[int, int]] = frozenset()
+    unproved: int = 0
+
+    def may_abandon(self, client: Client) -> bool:
+        """Whether steps that a client executed may be nowhere: it was cut short."""
+        return bool(self.hits.get(client.pid, frozenset()) & set(CUTTING)) or bool(client.ended)
+
+
+def load(directory: Path, counters: Mapping[str, int]) -> Evidence:
+    """The histories in a directory."""
+    steps: dict[int, list[Step]] = {}
+    for told in history.read_all(directory, "steps"):
+        number = told.about["actor"]
+        own = steps.setdefault(told.about["pid"], [])
+        own += [Step(at, number, e, t, action, done, cut) for at, _, _, e, t, action, done, cut in told.lines]
+    rows, unseen, left = _harvested(history.read_all(directory, "rows"))
+    hits: dict[int, set[str]] = {}
+    for told in history.read_all(directory, "faults"):
+        for _, what, *values in told.lines:
+            if what == "hit":
+                hits.setdefault(values[2], set()).add(values[0])
+    canaries = [line for told in history.read_all(directory, "canary") for line in told.lines]
+    return Evidence(
+        [_client(told, steps) for told in history.read_all(directory, "client")],
+        rows,
+        unseen,
+        {pid: frozenset(kinds) for pid, kinds in hits.items()},
+        left,
+        counters,
+        frozenset((line[2], line[3]) for line in canaries if line[1] == "published"),
+        sum(line[1] == "unproved" for line in canaries),
+    )
+
+
+def faults(directory: Path) -> Counter[tuple[str, str]]:
+    """(kind, role) -> how often a fault hit."""
+    out: Counter[tuple[str, str]] = Counter()
+    for told in history.read_all(directory, "faults"):
+        out.update((line[2], line[3]) for line in told.lines if line[1] == "hit")
+    return out
+
+
+def _harvested(told: Sequence[Told]) -> tuple[list[Row], list[tuple[int, int]], int]:
+    rows: list[Row] = []
+    unseen: list[tuple[int, int]] = []
+    left = 0
+    for one in told:
+        for _, what, *values in one.lines:
+            if what == "row":
+                rows.append(Row(*values))
+            elif what == "unseen":
+                unseen.append((values[0], values[1]))
+            elif what == "left":
+                left = values[0]
+    return rows, unseen, left
+
+
+def _client(told: Told, steps: Mapping[int, list[Step]]) -> Client:
+    lines: dict[str, list[Any]] = {}
+    for at, what, *values in told.lines:
+        lines.setdefault(what, []).append((at, *values))
+    acked: dict[int, int] = {}
+    for _, stream, seq in lines.get("acked", ()):
+        acked[stream] = max(seq, acked.get(stream, 0))
+    for _, _, streams in lines.get("welcomed", ()):
+        for stream, seq in streams:  # what a new session says of its own stream is an acknowledgement too
+            acked[stream] = max(seq, acked.get(stream, 0))
+    rejected: dict[int, set[int]] = {}
+    for _, stream, first, last, _ in lines.get("rejected", ()):
+        rejected.setdefault(stream, set()).update(range(first, last + 1))
+    pid = told.about["pid"]
+    return Client(
+        told.about["role"],
+        told.about["id"],
+        pid,
+        told.begun,
+        lines["ended"][-1][1] if "ended" in lines else None,
+        [(at, epoch) for at, epoch, _ in lines.get("welcomed", ())],
+        [Sent(*line) for line in lines.get("sent", ())],
+        acked,
+        {stream: frozenset(seqs) for stream, seqs in rejected.items()},
+        [Applied(*line) for line in lines.get("applied", ())],
+        steps.get(pid, ()),
+    )

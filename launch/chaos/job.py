@@ -1,0 +1,196 @@
+"""One whole job under faults: its config, its roles with witnesses in them, and the proxies that they dial through."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.buffer.query import Observer
+from headrace.common.config import dump
+from headrace.launch.chaos.scripted import ENV
+from headrace.launch.children import Child, headrace_command, role_environment
+from headrace.launch.config import RunConfig, make_config
+from headrace.launch.lineup import Lineup
+from headrace.launch.roles import LEARNER_ID
+from headrace.launch.rundir import RunDir
+from headrace.launch.supervise import Supervisor, Watcher
+from headrace.launch.supervision import RolePlan
+
+PACKAGE = "headrace.launch.chaos"
+HEARTBEAT_S, LEASE_S = 0.2, 2.0
+STEP_S = 0.006
+PUBLISH_S = 0.05
+NUMBERS = 1 << 24  # version numbers below are exact in float32, and so in an action
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a job is.
+
+    Attributes:
+        actors: processes.
+        capacity: rows of the pool.
+        step_s: how long an env step takes (s).
+        evaluator: whether there is one.
+    """
+
+    actors: int = 4
+    capacity: int = 10_000
+    step_s: float = STEP_S
+    evaluator: bool = True
+
+
+FULL = Scale()
+
+
+def make_job_config(place: Path, seed: int, scale: Scale, port: int) -> RunConfig:
+    """The config of a job below ``place``: rows that prove themselves, nobody waits for anybody, no end."""
+    kwargs = {
+        "actor": None,
+        "lengths": [7, 40, 3],
+        "ends": ["terminated", "truncated"],
+        "history": str(place / "history"),
+        "action_dim": 2,
+        "bounds": [0, NUMBERS],
+        "delay_s": scale.step_s,
+    }
+    return make_config(
+        {
+            "env": {"id": ENV, "kwargs": kwargs},
+            "seed": seed,
+            "run": {"dir": str(place), "name": "run"},
+            "actor": {"count": scale.actors},
+            "pool": {"capacity": scale.capacity},
+            "pacing": {"env_steps": 0, "min_fill": 64, "random_steps": 0, "ratio": 0.2, "hold_actors": False},
+            "learner": {"batch_size": 32},
+            "eval": {"every": 500 if scale.evaluator else 0, "episodes": 1, "final_episodes": 0},
+            "network": {
+                "endpoint": f"tcp://127.0.0.1:{port}",
+                "heartbeat_s": HEARTBEAT_S,
+                "lease_s": LEASE_S,
+                "connect_s": 60,
+            },
+            # Faults are as frequent as they are asked for: nobody is given up for them, or made to wait long.
+            "supervisor": {"restarts": 10_000, "pause_s": 0.05, "pause_max_s": 0.5, "stop_s": 30},
+        }
+    )
+
+
+class WitnessLineup(Lineup):
+    """The roles of a job, with witnesses in all but the buffer.
+
+    Args:
+        config: of the job.
+        run: its run directory.
+        history: directory of the histories.
+        dials: role name -> where it dials; the buffer itself for those that are not named.
+        sabotage: role name -> how it lies.
+    """
+
+    def __init__(
+        self, config: RunConfig, run: RunDir, history: Path, dials: Mapping[str, str], sabotage: Mapping[str, str]
+    ) -> None:
+        super().__init__(config, run, None)
+        self._endpoint, self._place, self._history = config.network.endpoint, run.path, history
+        self._batch_size = config.learner.batch_size
+        self._dials, self._sabotage = dials, sabotage
+
+    def command(self, plan: RolePlan, again: bool) -> list[str]:
+        """The command line of a role."""
+        if plan.kind == "buffer":
+            return super().command(plan, again)
+        return self.client(plan, self._dials.get(plan.name, self._endpoint))
+
+    def heir(self, plan: RolePlan) -> list[str]:
+        """The command line of a second process under the role's id, which dials the buffer itself."""
+        return self.client(plan, self._endpoint)
+
+    def client(self, plan: RolePlan, endpoint: str) -> list[str]:
+        """The command line of whoever dials."""
+        history = ["--id", plan.name, "--history", str(self._history)]
+        if plan.name == LEARNER_ID:
+            memory = ["--memory", str(self._place / "canary.json"), "--batch-size", str(self._batch_size)]
+            pace = ["--publish-s", str(PUBLISH_S), "--heartbeat", str(HEARTBEAT_S), "--lease", str(LEASE_S)]
+            return headrace_command([endpoint, *history, *memory, *pace], f"{PACKAGE}.canary")
+        lies = ["--sabotage", self._sabotage[plan.name]] if plan.name in self._sabotage else []
+        evaluate = ["--evaluate"] if plan.kind == "evaluator" else []
+        return headrace_command([str(self._place), "--connect", endpoint, *history, *evaluate, *lies], f"{PACKAGE}.client")
+
+
+@dataclass
+class Job:
+    """A job that can be run once.
+
+    Attributes:
+        place: directory of everything.
+        history: directory of the histories.
+        run: run directory.
+        plans: role name -> plan.
+        lineup: command lines.
+        supervisor: keeps them alive.
+    """
+
+    place: Path
+    history: Path
+    run: RunDir
+    lineup: WitnessLineup
+    supervisor: Supervisor
+    plans: dict[str, RolePlan] = field(default_factory=dict)
+
+    @classmethod
+    def make(
+        cls,
+        place: Path,
+        seed: int,
+        scale: Scale,
+        watcher: Watcher,
+        *,
+        port: int,
+        dials: Mapping[str, str],
+        sabotage: Mapping[str, str],
+    ) -> Job:
+        """A job below ``place``; nothing is started."""
+        config = make_job_config(place, seed, scale, port)
+        history, run = place / "history", RunDir.create(place / "run", dump(config))
+        history.mkdir()
+        lineup = WitnessLineup(config, run, history, dials, sabotage)
+        plans = lineup.plans()
+        supervisor = Supervisor(
+            plans,
+            run,
+            config.supervisor,
+            command=lineup.command,
+            environment=lineup.environment,
+            observe=Observer,
+            watcher=watcher,
+        )
+        return cls(place, history, run, lineup, supervisor, {plan.name: plan for plan in plans})
+
+    def names(self, role: str) -> list[str]:
+        """Names of the processes of a role, in order."""
+        return [name for name, plan in self.plans.items() if plan.kind == role]
+
+    def start_heir(self, name: str) -> Child:
+        """Start a second process under the id of a role; whoever asks for it ends it."""
+        plan = self.plans[name]
+        environment = role_environment(self.lineup.environment(plan))
+        return Child(f"{name}-heir", self.lineup.heir(plan), self.run.log(f"{name}-heir"), environment)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every role has been heard of by the buffer at once."""
+        status: Mapping[str, Any] = self.supervisor.status
+        if not status:
+            return False
+        here = {who["id"] for kind in ("actors", "evaluators") for who in status[kind]}
+        return status["learner"] is not None and {*self.names("actor"), *self.names("evaluator")} <= here
+
+
+def free_port() -> int:
+    """A port of this host that was free a moment ago; the proxies must know it before the buffer listens there."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])

@@ -1,0 +1,105 @@
+"""The schedule: which fault is begun when, on whom and for how long, from a seed alone.
+
+Faults come from a bag that holds each (kind, role) as often as its weight says; it is emptied in random order and filled again,
+so that nothing is forgotten in a short campaign and nothing is rare in a long one. Gaps are exponential behind a shortest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+ROLES = ("buffer", "learner", "actor", "evaluator")
+CLIENTS = ("learner", "actor", "evaluator")
+SHORTEST_GAP_S, MEAN_GAP_S = 0.2, 2.2
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of fault.
+
+    Attributes:
+        what: in words.
+        roles: whom it may hit.
+        weight: how often it is in the bag, for each of them.
+        seconds: how long it lasts, least and most (s); nothing for one that is over at once.
+    """
+
+    what: str
+    roles: tuple[str, ...]
+    weight: int = 1
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+PROCESS: Mapping[str, Kind] = {
+    "kill": Kind("SIGKILL", ROLES, 4),
+    "restart": Kind("SIGTERM, and started again", ROLES),
+    "pause": Kind("SIGSTOP, and SIGCONT later", ROLES, 1, (0.2, 5.0)),
+    "usurp": Kind("SIGSTOP, a successor under the same id, and SIGCONT", ("actor", "learner"), 1, (4.0, 6.0)),
+}
+NETWORK: Mapping[str, Kind] = {
+    "partition": Kind("nothing passes, and all of it later", CLIENTS, 1, (0.2, 5.0)),
+    "half-open": Kind("what is said is swallowed, and nobody is told", CLIENTS, 1, (0.5, 3.0)),
+    "reset": Kind("the connection is reset", CLIENTS),
+    "cut": Kind("a message ends in its middle, and the connection with it", CLIENTS),
+    "half-close": Kind("one direction ends", CLIENTS),
+    "lost-answers": Kind("most of what the buffer answers to rows is dropped", ("actor",), 1, (1.0, 5.0)),
+    "slow": Kind("20 KB/s, and 50 ms later", CLIENTS, 1, (1.0, 4.0)),
+}
+NOISE = "noise"
+ALWAYS: Mapping[str, Kind] = {
+    NOISE: Kind("30 % of the acks are lost, 10 % of the rows come twice, and old rows come again", ("actor",), 0)
+}
+KINDS: Mapping[str, Kind] = {**PROCESS, **NETWORK, **ALWAYS}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that is due.
+
+    Attributes:
+        at: seconds since the schedule's begin.
+        kind: key of :data:`KINDS`.
+        role: whom it hits.
+        seconds: how long it lasts (s); 0 for one that is over at once.
+        pick: in [0, 1), chooses among several of the role, and in which direction.
+    """
+
+    at: float
+    kind: str
+    role: str
+    seconds: float
+    pick: float
+
+
+class Schedule:
+    """Faults in the order of their times, without end.
+
+    Args:
+        seed: decides everything.
+        kinds: keys of :data:`KINDS`.
+    """
+
+    def __init__(self, seed: int, kinds: Sequence[str]) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._whole = [(kind, role) for kind in kinds for role in KINDS[kind].roles for _ in range(KINDS[kind].weight)]
+        self._bag: list[tuple[str, str]] = []
+        self._next: Fault | None = self._draw(0.0) if self._whole else None
+
+    def due(self, now: float) -> list[Fault]:
+        """Faults up to ``now``, seconds since the begin, that were not given before."""
+        out = []
+        while self._next is not None and self._next.at <= now:
+            out.append(self._next)
+            self._next = self._draw(self._next.at)
+        return out
+
+    def _draw(self, after: float) -> Fault:
+        if not self._bag:
+            self._bag = [self._whole[i] for i in self._rng.permutation(len(self._whole))]
+        kind, role = self._bag.pop()
+        low, high = KINDS[kind].seconds
+        gap = SHORTEST_GAP_S + float(self._rng.exponential(MEAN_GAP_S - SHORTEST_GAP_S))
+        return Fault(after + gap, kind, role, float(self._rng.uniform(low, high)), float(self._rng.random()))

@@ -1,0 +1,122 @@
+"""Witnesses inside an actor or evaluator: what it sends and is told goes into a history first, and its actions say by what
+weights it acts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.config import ActorConfig
+from headrace.actor.policy import MlpPolicy
+from headrace.actor.uplink import Uplink
+from headrace.common.clock import Clock
+from headrace.common.specs import TransitionSpec
+from headrace.common.weights import Version, WeightSet
+from headrace.common.wire import messages as m
+from headrace.common.wire.codec import Frame, Parts, decode
+from headrace.launch.chaos.history import History
+
+Array = np.ndarray[Any, Any]
+Meddle = Callable[[m.BlockHead, Parts], list[Parts]]
+
+
+def digest_of(parts: Parts) -> str:
+    """8-byte digest in hex of a message's bytes."""
+    out = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        out.update(part)
+    return out.hexdigest()
+
+
+def honest(head: m.BlockHead, parts: Parts) -> list[Parts]:
+    """What is sent in place of a block: itself."""
+    return [parts]
+
+
+class WitnessUplink(Uplink):
+    """An uplink that tells a history which rows it numbered, before they are sent, and what is acknowledged and applied.
+
+    Args:
+        history: is told.
+        meddle: what is sent in place of each block, behind the history's back.
+        args: of an uplink.
+    """
+
+    def __init__(
+        self,
+        spec: TransitionSpec,
+        outbox_bytes: int,
+        part_bytes: int,
+        clock: Clock | None = None,
+        *,
+        history: History,
+        meddle: Meddle = honest,
+    ) -> None:
+        super().__init__(spec, outbox_bytes, part_bytes, clock)
+        self._row_dtype, self._history, self._meddle = spec.row_dtype, history, meddle
+
+    def applied(self, version: Version) -> None:
+        """Tell what is acted by from now on."""
+        self._history.write("applied", version.epoch, version.step)
+        super().applied(version)
+
+    def welcomed(self, welcome: m.Welcome) -> None:
+        """Tell epoch and streams of a session."""
+        self._history.write("welcomed", welcome.epoch, [list(stream) for stream in welcome.streams])
+        super().welcomed(welcome)
+
+    def received(self, message: m.Message, frames: list[Frame]) -> None:
+        """Tell what is settled."""
+        if isinstance(message, m.Ack):
+            self._history.write("acked", message.stream, message.seq)
+        elif isinstance(message, m.Reject):
+            self._history.write("rejected", message.stream, message.first, message.last, message.reason)
+        super().received(message, frames)
+
+    def outgoing(self, room: int) -> Iterable[Parts]:
+        """Tell the rows of each block that leaves."""
+        out: list[Parts] = []
+        for parts in super().outgoing(room):
+            head = decode(parts[0])
+            if isinstance(head, m.BlockHead):
+                rows = np.frombuffer(parts[1], self._row_dtype)
+                self._history.write("sent", head.stream, head.seq, head.rows, runs_of(rows), digest_of(parts))
+                out += self._meddle(head, parts)
+            else:
+                out.append(parts)
+        return out
+
+
+def runs_of(rows: Array) -> list[list[int]]:
+    """(episode, first t, count) of each run of consecutive rows of an episode."""
+    episode, t = rows["episode"].astype(np.int64), rows["t"].astype(np.int64)
+    breaks = np.flatnonzero((np.diff(episode) != 0) | (np.diff(t) != 1)) + 1
+    starts = np.concatenate([[0], breaks])
+    counts = np.diff(np.concatenate([starts, [len(rows)]]))
+    return [[int(episode[i]), int(t[i]), int(n)] for i, n in zip(starts, counts, strict=True)]
+
+
+class WitnessPolicy:
+    """Runs the MLP policy, and answers the least and the greatest number in its tensors in place of its action.
+
+    Args:
+        weights: of an MLP.
+        spec: with two action dimensions, whose bounds hold every version number.
+    """
+
+    def __init__(self, weights: WeightSet, spec: TransitionSpec, config: ActorConfig) -> None:
+        self._policy = MlpPolicy(weights, spec)
+
+    def load(self, weights: WeightSet) -> None:
+        """Take other weights."""
+        self._policy.load(weights)
+
+    def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
+        """``(L, 2)`` float32: least and greatest number."""
+        lanes = len(self._policy.act(obs, rng, deterministic))
+        arrays = self._policy.arrays
+        ends = [min(float(a.min()) for a in arrays), max(float(a.max()) for a in arrays)]
+        return np.tile(np.array(ends, np.float32), (lanes, 1))
