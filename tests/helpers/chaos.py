@@ -32,19 +32,9 @@ def play(name: str, pid: int, stream: int, steps: int, begun: float, epoch: int,
     for i in range(steps):
         if i % SWAP == 0:
             applied.append(Applied(begun + i + 0.4, epoch, i // SWAP))
-        done = t + 1 == LENGTHS[episode % 2]
-        version = float(i // SWAP)
-        noted.append(
-            Step(
-                begun + i + 0.5,
-                pid,
-                episode,
-                t,
-                acted(version, version),
-                int(done and episode % 2 == 0),
-                int(done and episode % 2),
-            )
-        )
+        done, odd, version = t + 1 == LENGTHS[episode % 2], episode % 2 == 1, i // SWAP
+        flags = int(done and not odd), int(done and odd)
+        noted.append(Step(begun + i + 0.5, pid, episode, t, acted(version, version), *flags))
         episode, t = (episode + 1, 0) if done else (episode, t + 1)
     handed = steps if ended else steps - 2
     sent = [_block(stream, first, noted[first - 1 : min(handed, first + BLOCK - 1)]) for first in range(1, handed + 1, BLOCK)]
