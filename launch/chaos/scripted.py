@@ -10,6 +10,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,8 @@ def make(**kwargs: Any) -> ScriptedEnv:
 def make_vector(lanes: int = 2, autoreset: str | None = "NextStep", **kwargs: Any) -> gym.vector.VectorEnv[Any, Any, Any]:
     """``env.id: headrace.launch.chaos.scripted:make_vector``: without guards; ``autoreset`` None hides its mode."""
     envs = [ScriptedEnv(**kwargs) for _ in range(lanes)]
-    venv = gym.vector.SyncVectorEnv([lambda env=env: env for env in envs], autoreset_mode=autoreset or "NextStep")
+    makers = [partial(_same, env) for env in envs]
+    venv = gym.vector.SyncVectorEnv(makers, autoreset_mode=autoreset or "NextStep")
     for lane, env in enumerate(envs):
         env.on_episode(lane, lane)
     if autoreset is None:
@@ -172,6 +174,10 @@ def executed(directory: Path) -> Mapping[tuple[int, int, int], list[float]]:
                 raise ValueError(f"{key} was executed twice")
             out[key] = np.frombuffer(bytes.fromhex(action), "<f4").tolist()
     return out
+
+
+def _same(env: ScriptedEnv) -> ScriptedEnv:
+    return env
 
 
 def _space(form: str) -> gym.Space[Any]:
