@@ -62,10 +62,24 @@ def test_every_help_text_can_be_shown():
 
 
 def test_every_command_of_the_manual_is_there():
-    assert list(subcommands()) == ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "doctor"]
+    assert list(subcommands()) == [
+        "train",
+        "buffer",
+        "learner",
+        "actor",
+        "eval",
+        "export",
+        "plot",
+        "status",
+        "pool",
+        "chaos",
+        "doctor",
+    ]
 
 
-@pytest.mark.parametrize("name", ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "doctor"])
+@pytest.mark.parametrize(
+    "name", ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "chaos", "doctor"]
+)
 def test_every_option_says_what_it_is(name, capsys):
     parser = subcommands()[name]
     assert all(action.help for action in parser._actions), [a.dest for a in parser._actions if not a.help]
