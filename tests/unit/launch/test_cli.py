@@ -136,6 +136,7 @@ COMMANDS = [
     "pool",
     "export",
     "import",
+    "chaos",
     "doctor",
 ]
 
