@@ -1,6 +1,5 @@
 """A robot in a process of its own, driven as the one lane of an actor."""
 
-import json
 import os
 import signal
 import threading
@@ -19,6 +18,7 @@ from headrace.actor.robot_lanes import RobotLanes
 from headrace.common.config import load
 from headrace.common.errors import ConfigError, EnvError
 from headrace.common.weights import Version
+from headrace.launch.chaos.scripted import ENV, executed
 
 WILLING = "headrace.actor.operator:Willing"
 LIMITS = {"low": (-1.0,), "high": (1.0,), "max_delta": (0.5,), "max_rate": (100.0,)}
@@ -88,16 +88,16 @@ def test_rows_hold_what_was_executed_and_every_episode_is_whole():
 
 
 def test_a_gymnasium_env_is_a_robot_too(tmp_path):
-    env = EnvConfig("helpers.scripted:make", kwargs={"lengths": [3], "success": True, "log": str(tmp_path / "log")})
+    env = EnvConfig(ENV, kwargs={"lengths": [3], "success": True, "history": str(tmp_path)})
     with Driven(env, guard={"command": "displacement"}) as driven:
         driven.until(lambda: len(driven.episodes) >= 2)
     assert [(e.episode, e.length, e.outcome) for e in driven.episodes[:2]] == [(0, 3, 2), (1, 3, 1)]
-    executed = {(e, t): action for _, e, t, action in map(json.loads, (tmp_path / "log").read_text().splitlines())}
+    acted = {(e, t): action for (_, e, t), action in executed(tmp_path).items()}
     assert len(driven.rows) >= 6
     for block, i in driven.rows:
         row = block.rows[i]
         assert block.frames["obs"][row["obs"][0]].tolist() == [0, row["episode"], row["t"]]
-        assert executed[int(row["episode"]), int(row["t"])] == row["action"].tolist()
+        assert acted[int(row["episode"]), int(row["t"])] == row["action"].tolist()
 
 
 def test_an_actor_that_is_late_finds_holds_in_its_rows_and_no_action_of_its_own_too_late():
