@@ -38,3 +38,16 @@ def test_the_worked_example_of_the_pool_page_runs(tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block, "docs/pool.md", "exec"), names)  # noqa: S102 - a page of this repository
     assert (tmp_path / "shards" / "manifest.json").exists()
+
+
+def test_every_test_that_the_page_of_cases_names_exists():
+    rows = re.findall(r"^\| (B\d\d) \|(.*)\|$", (ROOT / "docs" / "cases.md").read_text(), re.MULTILINE)
+    assert [number for number, _ in rows] == [f"B{n:02}" for n in range(1, 41)]
+    named = {name: number for number, row in rows for name in re.findall(r"`([\w/]+\.py(?:::\w+)?)`", row.rpartition("|")[2])}
+    missing = []
+    for name, number in named.items():
+        file, _, test = name.partition("::")
+        path = ROOT / "tests" / file
+        if not path.exists() or (test and f"\ndef {test}(" not in path.read_text()):
+            missing.append(f"{number}: {name}")
+    assert missing == []
