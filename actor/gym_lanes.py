@@ -154,7 +154,7 @@ class GymLanes:
         except EnvError:
             raise
         except Exception as error:
-            raise EnvError(f"env {config.id!r}: its vector env could not be made: {reason_of(error)}") from error
+            raise EnvError(f"env.id: {config.id!r}: its vector env could not be made: {reason_of(error)}") from error
 
     def _tell_turns(self, turns: list[int]) -> None:
         if isinstance(self._venv, (SyncVectorEnv, AsyncVectorEnv)) and self._guarded:

@@ -44,7 +44,7 @@ def make_env(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
     except EnvError:
         raise
     except Exception as error:  # whatever a foreign constructor raises becomes our one line
-        raise EnvError(f"env {config.id!r} could not be made: {reason_of(error)}") from error
+        raise EnvError(f"env.id: {config.id!r} could not be made: {reason_of(error)}") from error
 
 
 def check_env(config: EnvConfig) -> None:
@@ -57,7 +57,7 @@ def check_env(config: EnvConfig) -> None:
     """
     try:
         if is_factory(config.id):
-            resolve(config.id)
+            resolve(config.id, "env.id")
         else:
             _check_registered(config.id)
         for wrapper in config.wrappers:
@@ -65,7 +65,7 @@ def check_env(config: EnvConfig) -> None:
     except EnvError:
         raise
     except Exception as error:  # a foreign module may raise anything while it is imported
-        raise EnvError(f"env {config.id!r} could not be made: {reason_of(error)}") from error
+        raise EnvError(f"env.id: {config.id!r} could not be made: {reason_of(error)}") from error
 
 
 def probe_spec(config: EnvConfig, window: WindowConfig) -> TransitionSpec:
@@ -79,8 +79,8 @@ def probe_spec(config: EnvConfig, window: WindowConfig) -> TransitionSpec:
         env.close()
 
 
-def resolve(name: str) -> Any:
-    """The object that ``module:attribute`` names.
+def resolve(name: str, field: str) -> Any:
+    """The object that ``module:attribute`` names; ``field`` is where the config says it.
 
     Raises:
         EnvError: no such module or attribute.
@@ -91,7 +91,7 @@ def resolve(name: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise EnvError(f"{name!r} could not be imported: {reason_of(error)}") from error
+        raise EnvError(f"{field}: {name!r} could not be imported: {reason_of(error)}") from error
     return found
 
 
@@ -104,9 +104,9 @@ def reason_of(error: BaseException) -> str:
 def _create(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
     name = config.id
     if is_factory(name):
-        env: Any = resolve(name)(**config.kwargs)
+        env: Any = resolve(name, "env.id")(**config.kwargs)
         if not isinstance(env, (gym.Env, VectorEnv)):
-            raise EnvError(f"env {name!r} returned a {type(env).__name__}, expected a gymnasium Env or VectorEnv")
+            raise EnvError(f"env.id: {name!r} returned a {type(env).__name__}, expected a gymnasium Env or VectorEnv")
         if config.max_episode_steps is not None and isinstance(env, gym.Env):
             return gym.wrappers.TimeLimit(env, config.max_episode_steps)
         return env
@@ -132,7 +132,7 @@ def _check_registered(name: str) -> None:
 def _unknown(name: str) -> EnvError:
     near = difflib.get_close_matches(name, list(gym.registry), n=3, cutoff=0.55)
     hint = f"nearest: {', '.join(near)}" if near else "write module:factory for an env of your own"
-    return EnvError(f"env {name!r} is unknown to gymnasium; {hint}")
+    return EnvError(f"env.id: {name!r} is unknown to gymnasium; {hint}")
 
 
 def _wrap(env: AnyEnv, wrapper: str | WrapperConfig) -> AnyEnv:
@@ -148,7 +148,7 @@ def _wrap(env: AnyEnv, wrapper: str | WrapperConfig) -> AnyEnv:
 def _find_wrapper(name: str) -> Any:
     """The wrapper behind a name in gymnasium.wrappers or module:Class."""
     if ":" in name:
-        return resolve(name)
+        return resolve(name, "env.wrappers")
     known = [n for n in gym.wrappers.__all__ if n[0].isupper()]
     if name in known:
         return getattr(gym.wrappers, name)

@@ -38,7 +38,7 @@ def require(needed: int, directory: Path | None, root: Path = Path("/")) -> None
         if needed > room.free:
             raise NoSpace(
                 f"the pool needs {_size(needed)}, free are {_size(room.free)} ({room.limit}); "
-                "lower pool capacity, raise min_block_rows, or choose another directory"
+                "lower pool.capacity, raise pool.min_block_rows, or choose another directory"
             )
 
 

@@ -113,6 +113,10 @@ class CheckpointError(HeadraceError):
     """A checkpoint is missing, damaged, or of another run or format."""
 
 
+class CheckpointsClaimed(CheckpointError):
+    """Another learner process writes the checkpoints of this run directory; the text names it."""
+
+
 class MemoryCapped(HeadraceError):
     """A process needed more private memory than its cap; the text names the key that raises it."""
 

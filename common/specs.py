@@ -44,6 +44,8 @@ HEALTH_LIMITED = 8  # less than was wanted was executed
 SOURCES, OUTCOMES = ("policy", "human", "demo"), ("unknown", "success", "failure")  # by these numbers
 MAX_OBS_KEYS = 64
 MAX_FRAME_BYTES = 1 << 28
+# Which config key sets a field; else the env does.
+SET_BY = {"spec.window": "window.n_step", "spec.stack": "window.stack", "spec.next_action": "window.next_action"}
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,11 @@ class TransitionSpec:
         return fingerprint(self.to_dict())
 
     def differences(self, other: TransitionSpec) -> list[str]:
-        """Each field in which the two specs differ, with both values (ours first)."""
-        return differences(self.to_dict(), other.to_dict(), "spec")
+        """Each field in which the two specs differ, with both values (ours first), and the config key that sets it."""
+        return [
+            f"{text} ({SET_BY[field]})" if (field := text.partition(":")[0]) in SET_BY else text
+            for text in differences(self.to_dict(), other.to_dict(), "spec")
+        ]
 
 
 def fingerprint(data: Mapping[str, Any]) -> str:

@@ -56,6 +56,7 @@ def write(
     *,
     files: Mapping[str, bytes] | None = None,
     add: Callable[[Path], object] | None = None,
+    permit: Callable[[], object] | None = None,
     keep: int,
 ) -> Path:
     """Write a checkpoint, then delete all but the newest ``keep`` up to this step.
@@ -66,6 +67,7 @@ def write(
         state: ``tensors`` (name -> torch tensor) and ``scalars`` (JSON values).
         files: further files, name -> content, such as ``policy.hrw``.
         add: called with the directory under construction to write more into it, such as a pool snapshot.
+        permit: called just before the checkpoint appears; raises a :class:`CheckpointError` when it must not.
         keep: at least 1.
 
     Returns:
@@ -94,7 +96,12 @@ def write(
         (hidden / MANIFEST).write_bytes(manifest)
         sync(hidden / MANIFEST)
         sync(hidden)
+        if permit is not None:
+            permit()
         _publish(hidden, directory / name)
+    except CheckpointError:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
     except (OSError, SafetensorError) as error:
         shutil.rmtree(hidden, ignore_errors=True)
         raise CheckpointError(f"{directory / name}: not written: {error}; earlier checkpoints are as they were") from error
@@ -111,7 +118,7 @@ def newest(directory: Path) -> Path | None:
     One that is damaged is named in the log and passed over.
 
     Raises:
-        CheckpointError: there are checkpoints, and all are damaged.
+        CheckpointError: there are checkpoints, and all are damaged; or ``directory`` is a file.
     """
     damaged: list[str] = []
     for path in _found(directory):
@@ -165,8 +172,10 @@ def read(path: Path) -> Checkpoint:
 
 def _found(directory: Path) -> list[Path]:
     """Checkpoints by name, newest first, a rewritten one before what it replaces."""
-    if not directory.is_dir():
+    if not directory.exists():
         return []
+    if not directory.is_dir():
+        raise CheckpointError(f"{directory}: a file lies where the directory of checkpoints should be; move it away")
     named = [(match, path) for path in directory.iterdir() if (match := _NAME.match(path.name)) and path.is_dir()]
     return [path for _, path in sorted(named, key=lambda item: (item[0][1], item[0][2] is None), reverse=True)]
 

@@ -16,6 +16,7 @@ from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Hello, Welcome
 from headrace.learner import checkpoint
+from headrace.learner.claim import Claim
 from headrace.learner.feed import Feed
 from headrace.learner.gatherer import Gatherer
 from headrace.learner.group import Group, Order
@@ -47,7 +48,7 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
     Raises:
         GroupLost: another rank is gone or silent.
         SessionRefused: the id is held, or the buffer turned this process away.
-        CheckpointError: a checkpoint exists but none can be read.
+        CheckpointError: a checkpoint exists but none can be read, or another learner writes there.
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
     stop = stop_on_signal()
@@ -103,6 +104,7 @@ class LearnerLoop:
     ) -> None:
         self._settings, self._feed, self._link, self._sinks, self._clock = settings, feed, link, sinks, clock
         self._group = group or Group()
+        self._claim = Claim(settings.run_dir, welcome.pool, welcome.epoch)
         self.sac = settings.make_sac(welcome, self._group)
         self._from_seed = self._restore()
         self.sac.begin()
@@ -110,7 +112,7 @@ class LearnerLoop:
         self._published_at = -1.0
         self._published_step = -1
         self._saved_step, self._saved_at = self.sac.step, clock.now()
-        self._saver = Saver(settings.checkpoints, settings.learner.checkpoint_keep, self.sac.model.spec)
+        self._saver = Saver(settings.checkpoints, settings.learner.checkpoint_keep, self.sac.model.spec, self._claim)
         ideal = roofline(self.sac.model, settings.learner, clock)
         self._report = Report(settings.learner_id, clock.now(), self.sac.step, ideal)
         self._not_saved = ""  # as it was told
@@ -125,6 +127,7 @@ class LearnerLoop:
             return self._run(stop)
         finally:
             self._saver.close(CLOSE_S)
+            self._claim.release()
             self.sac.model.close()
 
     def _run(self, stop: threading.Event) -> bool:

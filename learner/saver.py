@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.common.errors import CheckpointError, DeadlineExceeded
+from headrace.common.errors import CheckpointError, CheckpointsClaimed, DeadlineExceeded
 from headrace.common.policy_files import policy_files
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
 from headrace.learner import checkpoint
+from headrace.learner.claim import Claim
 
 LOG = logging.getLogger(__name__)
 
@@ -27,13 +28,15 @@ class Saver:
         directory: holds the checkpoints of the run.
         keep: how many of the newest stay.
         spec: goes beside the policy.
+        claim: without which nothing may be written; none where nobody else can.
 
     Attributes:
         not_saved: why the last checkpoint could not be written; empty when it was.
     """
 
-    def __init__(self, directory: Path, keep: int, spec: TransitionSpec) -> None:
+    def __init__(self, directory: Path, keep: int, spec: TransitionSpec, claim: Claim | None = None) -> None:
         self._directory, self._keep, self._spec = directory, keep, spec
+        self._permit = None if claim is None else claim.require
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self.not_saved = ""
@@ -89,8 +92,11 @@ class Saver:
 
     def _write(self, step: int, state: Mapping[str, Any], weights: WeightSet) -> None:
         try:
-            checkpoint.write(self._directory, step, state, files=policy_files(weights, self._spec), keep=self._keep)
+            files = policy_files(weights, self._spec)
+            checkpoint.write(self._directory, step, state, files=files, permit=self._permit, keep=self._keep)
             self.not_saved = ""
+        except CheckpointsClaimed as error:  # there will be no other one
+            self._failure = error
         except CheckpointError as error:
             self.not_saved = str(error)
             LOG.warning("training goes on without this checkpoint: %s", error)

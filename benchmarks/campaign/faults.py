@@ -11,6 +11,7 @@ from campaign.learner_faults import LEARNER
 from campaign.offline_faults import FROM_DATA
 from campaign.pixel_faults import PIXELS
 from campaign.planting import planted
+from campaign.promise_faults import PROMISES
 from campaign.robot_faults import ROBOTS
 from campaign.role_faults import ROLES
 from campaign.wire_faults import WIRE
@@ -404,6 +405,7 @@ MUTANTS = {
         *JUDGING,
         *LEARNER,
         *PIXELS,
+        *PROMISES,
         *ROBOTS,
         *ROLES,
         *WIRE,

@@ -88,4 +88,4 @@ def test_nothing_is_rendered_before_the_first_reset(tmp_path):
 def test_no_film_says_why(tmp_path):
     path, note = record(EnvConfig("helpers.seeds:make"), tmp_path)
     assert path is None
-    assert "no video: env 'helpers.seeds:make' could not be made: TypeError" in note
+    assert "no video: env.id: 'helpers.seeds:make' could not be made: TypeError" in note

@@ -58,11 +58,11 @@ def test_the_same_seed_gives_the_same_run():
 
 
 UNKNOWN = [
-    ("Pendulum-v9", r"env 'Pendulum-v9' is unknown to gymnasium; nearest: Pendulum-v1"),
+    ("Pendulum-v9", r"env.id: 'Pendulum-v9' is unknown to gymnasium; nearest: Pendulum-v1"),
     ("HalfCheeta-v5", "nearest: HalfCheetah-v"),
     ("Qqqq-v3", "is unknown to gymnasium; write module:factory"),
-    ("no such id", "env 'no such id' could not be made: Error: Malformed environment ID"),
-    ("no_such_module:make", "'no_such_module:make' could not be imported: ModuleNotFoundError"),
+    ("no such id", "env.id: 'no such id' could not be made: Error: Malformed environment ID"),
+    ("no_such_module:make", "env.id: 'no_such_module:make' could not be imported: ModuleNotFoundError"),
     ("headrace.launch.chaos.scripted:mak", "'headrace.launch.chaos.scripted:mak' could not be imported: AttributeError"),
 ]
 
@@ -87,8 +87,8 @@ def test_nothing_is_made_to_look_a_name_up(name, monkeypatch):
     ("name", "message"),
     [
         *UNKNOWN,
-        ("helpers.driving:Row", "env 'helpers.driving:Row' could not be made: TypeError"),
-        ("builtins:dict", "env 'builtins:dict' returned a dict, expected a gymnasium Env or VectorEnv"),
+        ("helpers.driving:Row", "env.id: 'helpers.driving:Row' could not be made: TypeError"),
+        ("builtins:dict", "env.id: 'builtins:dict' returned a dict, expected a gymnasium Env or VectorEnv"),
     ],
 )
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_a_spec_without_next_actions_is_what_it_was_before_there_were_any():
     longer = replace(SPEC, next_action=True)
     assert "next_action" not in SPEC.to_dict()
     assert TransitionSpec.from_dict(longer.to_dict()) == longer != SPEC
-    assert longer.differences(SPEC) == ["spec.next_action: True != None"]
+    assert longer.differences(SPEC) == ["spec.next_action: True != None (window.next_action)"]
     assert longer.row_dtype.itemsize == SPEC.row_dtype.itemsize + 8
 
 

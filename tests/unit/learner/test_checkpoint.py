@@ -143,6 +143,15 @@ def test_all_damaged_is_an_error_that_names_each(tmp_path):
         checkpoint.newest(tmp_path)
 
 
+def test_a_file_where_the_directory_should_be_is_named(tmp_path):
+    place = tmp_path / "checkpoints"
+    assert checkpoint.newest(place) is None
+    place.write_text("")
+    for look in (checkpoint.newest, checkpoint.resume):
+        with pytest.raises(CheckpointError, match=f"{place}: a file lies where"):
+            look(place)
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_failure_of_any_call_leaves_a_whole_checkpoint(tmp_path, monkeypatch, step):
     """Fail the k-th fsync, rename, delete or write, for every k until the write is through."""

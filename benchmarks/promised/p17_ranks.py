@@ -1,0 +1,153 @@
+"""P17: the ranks of a learner never differ, and one that is lost never holds up the others.
+
+digests   two ranks learn from one stream of rows; after each update each says the SHA-256 of all its parameters, moments,
+          targets and scalars, and every hundredth is compared. Now and then one of them has no rows, or
+          rows that are no numbers.
+killed    `headrace train` with two ranks; one, chosen at random, is killed.
+stopped   the same, with SIGSTOP: silent rather than gone.
+starved   the further rank gets no rows now and then, as behind a link that stalls; the run comes to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from campaign.process import headrace
+from campaign.promise import SUM, Outcome, Part, Promise, Trial, at_least, at_most, never, told
+from campaign.timeline import Timeline
+from helpers import group
+from helpers.roles import TESTS, scripted
+
+UPDATES, EVERY, QUICK_UPDATES = 2000, 100, 300
+RANKS, FAULT_S, LONG_S = 2, 60.0, 180.0
+SILENT_S = 15.0
+CONFIG: dict[str, Any] = {
+    "actor": {"count": 1},
+    "eval": {"every": 0, "final_episodes": 0},
+    "learner": {"batch_size": 32, "rank_timeout_s": SILENT_S, "checkpoint_every_updates": 50, "ranks": RANKS},
+    "model": {"options": {"hidden": [16]}},
+    "network": {"heartbeat_s": 0.1, "lease_s": 2.0},
+    "sinks": {"period_s": 0.2, "tensorboard": False},
+    "pacing": {"min_fill": 64, "env_steps": 1_000_000},
+}
+
+
+def digests(trial: Trial) -> Outcome:
+    """One group."""
+    updates = QUICK_UPDATES if trial.quick else UPDATES
+    odd = {kind: _picks(trial, updates) for kind in ("hungry", "poisoned")}
+    said = group.finish(group.start(RANKS, case={"updates": updates, **odd}))
+    lines = [[line["digest"] for line in rank["case"] if "digest" in line] for rank in said]
+    assert len(lines[0]) == len(lines[1]) == updates, f"{[len(own) for own in lines]} updates of {updates}"
+    looked = range(EVERY - 1, updates, EVERY)
+    different = sum(lines[0][n] != lines[1][n] for n in looked)
+    return Outcome({"compared": len(looked), "mismatches": different, "distinct": len(set(lines[0]))})
+
+
+def _picks(trial: Trial, updates: int) -> list[list[int]]:
+    """Some updates with a rank each."""
+    return [[int(n), int(trial.rng.integers(RANKS))] for n in trial.rng.choice(updates, updates // 50, replace=False)]
+
+
+def fault(trial: Trial, number: signal.Signals) -> Outcome:
+    """One rank that is lost."""
+    with Group(trial.place) as run:
+        run.wait(lambda s: len(pids(s)) == RANKS and s["updates"] > 50)
+        time.sleep(float(trial.rng.uniform(0, 2)))
+        found = pids(run.wait(lambda s: len(pids(s)) == RANKS))
+        name = sorted(found)[int(trial.rng.integers(RANKS))]
+        updates = run.status["updates"]
+        os.kill(found[name], number)
+        begun = time.monotonic()
+        run.wait(lambda s: len(pids(s)) == RANKS and not set(found.values()) & set(pids(s).values()) and s["updates"] > updates)
+        taken = time.monotonic() - begun
+    return Outcome({"back_s": taken, "rank": sorted(found).index(name)})
+
+
+def starved(trial: Trial) -> Outcome:
+    """One run with a rank that goes hungry, to its end."""
+    with Group(trial.place, "--pacing.env_steps", "1500", "--model.type", "helpers.starved:Starved") as run:
+        code = run.finish()
+    problems = () if code == 0 else (f"train ended with {code}: {run.log.read_text()[-400:]}",)
+    return Outcome({"hangs": int(code != 0)}, problems)
+
+
+def pids(status: dict[str, Any]) -> dict[str, int]:
+    """Rank -> pid."""
+    return {who["id"]: who["pid"] for who in (status.get("learner"), *status.get("ranks", ())) if who}
+
+
+class Group:
+    """`headrace train` with two ranks, which is ended at the end of the block.
+
+    Attributes:
+        status: the newest one.
+    """
+
+    def __init__(self, place: Path, *words: str) -> None:
+        self.log = place / "train.log"
+        config = place / "config.yaml"
+        config.write_text(yaml.safe_dump(scripted(**CONFIG)))
+        found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                headrace("train", str(config), "--run.dir", str(place), "--run.name", "run", *words),
+                stdout=log,
+                stderr=log,
+                cwd=place,
+                env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1"},
+            )
+        self._timeline = Timeline(place / "run")
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timeline.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                self._process.send_signal(number)
+                try:
+                    self._process.wait(30)
+                except subprocess.TimeoutExpired:
+                    continue
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The newest one."""
+        return dict(self._timeline.status)
+
+    def wait(self, what: Any) -> dict[str, Any]:
+        """Wait until a status is as asked."""
+        end = time.monotonic() + LONG_S
+        while not (self.status and what(self.status)):
+            assert self._process.poll() is None, self.log.read_text()[-500:]
+            assert time.monotonic() < end, f"not within {LONG_S:g} s: {self.log.read_text()[-500:]}"
+            self._timeline.watch(self._process.pid)
+            time.sleep(0.02)
+        return self.status
+
+    def finish(self) -> int:
+        """The exit code, once the run has ended."""
+        return self._process.wait(LONG_S)
+
+
+BARS = (*at_most("back_s", FAULT_S), *told("rank"))
+
+PROMISE = Promise(
+    "P17",
+    "The ranks of a learner never differ, and a rank that is lost never holds up the others: they train again within 60 s.",
+    (
+        Part("digests", 5, digests, (*never("mismatches"), *at_least("compared", 100, SUM), *at_least("distinct", 2))),
+        Part("killed", 20, partial(fault, number=signal.SIGKILL), BARS),
+        Part("stopped", 20, partial(fault, number=signal.SIGSTOP), BARS),
+        Part("starved", 10, starved, never("hangs")),
+    ),
+)
