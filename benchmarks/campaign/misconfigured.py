@@ -170,7 +170,11 @@ CASES = (
     Case("fill beyond the pool", _buffer("--pacing.min_fill", "4000"), _says("pacing.min_fill", "pool.capacity")),
     Case("batch beyond the pool", _buffer("--learner.batch_size", "4000"), _says("learner.batch_size")),
     Case("batch beyond the fill", _buffer("--learner.batch_size", "65"), _says("learner.batch_size", "pacing.min_fill")),
-    Case("unknown env", _actor("--env.id", "helpers.scripted:mke"), _says("env.id", "helpers.scripted:mke")),
+    Case(
+        "unknown env",
+        _actor("--env.id", "headrace.launch.chaos.scripted:mke"),
+        _says("env.id", "headrace.launch.chaos.scripted:mke"),
+    ),
     Case("unknown argument of an env", _actor("--env.kwargs.lenghts", "[3]"), _says("env", "lenghts")),
     Case(
         "unknown option of a model",
