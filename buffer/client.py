@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from headrace.buffer.demand import Demand
 from headrace.buffer.fleet import Session
+from headrace.buffer.ledger import STREAMS_PER_ACTOR
 from headrace.buffer.pacing import Allowance
 from headrace.common.wire.fragments import Joiner
-from headrace.common.wire.messages import Received
+from headrace.common.wire.messages import Ack, Received
 
 MOST_DECLINED = 32  # more answers to garbage than that would only fill its queue
 
@@ -23,6 +24,7 @@ class Client:
         turn: whether what it has sent of a message that is not complete gives credit, so that the rest can come.
         landing: whether a message that needed a turn is complete, and not in the pool yet.
         state_at: when it last heard the buffer's state.
+        acked: the last ack of each stream that was said to it, to be said again while it waits for one.
     """
 
     session: Session
@@ -34,6 +36,7 @@ class Client:
     demand: Demand = field(default_factory=Demand)
     allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
     state_at: float = 0.0
+    acked: dict[int, Ack] = field(default_factory=dict)
     _noticed: int = 0
     _declined: int = 0
     _declined_since: float = 0.0
@@ -50,6 +53,13 @@ class Client:
     def outstanding(self) -> int:
         """Bytes that were received and not given back."""
         return self.taken - self._noticed
+
+    def ack(self, ack: Ack) -> Ack:
+        """Remember what is said to it, of as many streams as an actor may have open."""
+        self.acked[ack.stream] = ack
+        if len(self.acked) > STREAMS_PER_ACTOR:
+            del self.acked[min(self.acked)]
+        return ack
 
     def may_decline(self, now: float, period_s: float) -> bool:
         """Whether it is told of one more message that was not accepted: of ``MOST_DECLINED`` in each ``period_s`` (s)."""

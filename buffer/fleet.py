@@ -5,6 +5,7 @@ free           anybody                     granted: the id's epoch is raised
 held, lease on the same incarnation        granted: the epoch stays (a reconnect)
 held, lease on another process             refused ``held``, told who holds it, may ask again
 held, expired  another process             granted: the epoch is raised; the old session is fenced
+any            a writer that was replaced  refused ``fenced`` for ever: its id has had another process since
 
 A run has one learner: all that ask to be it ask for the same id.
 """
@@ -22,6 +23,7 @@ from headrace.common.wire.messages import PROTOCOL, Hello, Refused
 LEARNER = "learner"
 DISK_S = 1.0  # between two attempts of a client while the disk takes nothing
 WRITERS = ("actor", LEARNER)
+REMEMBERED = 4096  # writers that are remembered: who held an id last, and who was replaced
 
 
 @dataclass
@@ -65,6 +67,8 @@ class Fleet:
         self._lease_s, self._heartbeat_s, self._most = lease_s, heartbeat_s, most
         self._by_peer: dict[bytes, Session] = {}
         self._by_name: dict[str, Session] = {}
+        self._holders: dict[str, bytes] = {}  # incarnation that was granted a name last
+        self._replaced: dict[tuple[str, bytes], None] = {}  # those that were replaced
         self.fenced = 0
         self.not_written = ""
 
@@ -72,6 +76,10 @@ class Fleet:
         """Decide on a hello: the session and the one it replaces, or a refusal."""
         name = name_of(hello.role, hello.id)
         old = self._by_name.get(name)
+        if (name, hello.incarnation) in self._replaced:
+            by = "" if old is None else f": pid {old.pid} on {old.host} (epoch {old.epoch})"
+            detail = f"{hello.role} id {hello.id!r} was taken over by another process since this one was last heard{by}"
+            return Refused("fenced", detail, 0.0)
         if old is not None and old.incarnation != hello.incarnation and now - old.seen < self._lease_s:
             one = "" if old.id == hello.id else f"a run has one {hello.role}, and "
             detail = f"{one}{hello.role} id {old.id!r} is held by pid {old.pid} on {old.host} (epoch {old.epoch})"
@@ -80,7 +88,7 @@ class Fleet:
             return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)
         same = old is not None and old.incarnation == hello.incarnation
         try:
-            epoch = old.epoch if same and old is not None else self._next_epoch(hello.role, name, old)
+            epoch = old.epoch if same and old is not None else self._next_epoch(hello, name, old)
         except OSError as error:  # an epoch that is not on disk could be given out again
             self.not_written = describe_os_error(error)
             return Refused("disk", f"the buffer cannot write the session down: {self.not_written}"[:1000], DISK_S)
@@ -93,9 +101,19 @@ class Fleet:
         self._by_peer[peer] = self._by_name[name] = session
         return session, old
 
-    def _next_epoch(self, role: str, name: str, old: Session | None) -> int:
-        """That of a new process; durable where it fences what somebody writes, or who only looks would fill a file."""
-        return self._epochs.raise_epoch(name) if role in WRITERS else 1 + (0 if old is None else old.epoch)
+    def _next_epoch(self, hello: Hello, name: str, old: Session | None) -> int:
+        """That of a new session; durable where it fences what somebody writes, or who only looks would fill a file."""
+        if hello.role not in WRITERS:
+            return 1 + (0 if old is None else old.epoch)
+        before = self._holders.pop(name, hello.incarnation)
+        if before != hello.incarnation:
+            self._replaced[name, before] = None
+        self._holders[name] = hello.incarnation
+        if len(self._holders) > REMEMBERED:
+            del self._holders[next(iter(self._holders))]
+        if len(self._replaced) > REMEMBERED:
+            del self._replaced[next(iter(self._replaced))]
+        return self._epochs.raise_epoch(name)
 
     def find(self, peer: bytes, now: float) -> Session | None:
         """The session of a peer, its lease renewed; none for strangers and the fenced."""
@@ -119,8 +137,10 @@ class Fleet:
         return [s for s in self._by_name.values() if role is None or s.role == role]
 
     def get_state(self) -> dict[str, Any]:
-        """Sessions as plain values, and how many were fenced."""
-        return {"sessions": [vars(s) for s in self._by_name.values()], "fenced": self.fenced}
+        """Sessions as plain values, who was replaced, and how many were fenced."""
+        sessions = [vars(s) for s in self._by_name.values()]
+        known = {"holders": dict(self._holders), "replaced": list(self._replaced)}
+        return {"sessions": sessions, "fenced": self.fenced, **known}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore :meth:`get_state`."""
@@ -128,6 +148,7 @@ class Fleet:
         self._by_peer = {s.peer: s for s in sessions}
         self._by_name = {s.name: s for s in sessions}
         self.fenced = state["fenced"]
+        self._holders, self._replaced = dict(state["holders"]), dict.fromkeys(state["replaced"])
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether both indexes hold the same sessions."""

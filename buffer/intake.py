@@ -77,7 +77,7 @@ class Intake:
         labelled = m.Labelled(work.number, done.labelled.rows, done.labelled.gone, done.reason, printable(done.detail))
         return [(work.peer, [encode(labelled)])]
 
-    def acks(self) -> list[Out]:
-        """The acks of this round, behind everything else that it answers."""
+    def acks(self) -> list[tuple[bytes, m.Ack]]:
+        """The acks of this round by peer, to be said behind everything else that it answers."""
         acks, self._acks = self._acks, {}
-        return [(peer, [encode(m.Ack(stream, seq))]) for (peer, stream), seq in acks.items()]
+        return [(peer, m.Ack(stream, seq)) for (peer, stream), seq in acks.items()]

@@ -259,10 +259,13 @@ class Service:
         return self._handle(client, *expand(head, frames, self._network.message_bytes), now)
 
     def _on_pulse(self, client: Client, pulse: m.Pulse, frames: list[Frame], now: float) -> list[Out]:
-        if client.session.role == "actor":
-            self.pacing.settled(client.session.id, pulse.settled)
         self.watch.pulse(client.session, pulse, now)
-        return []
+        if client.session.role != "actor":
+            return []
+        self.pacing.settled(client.session.id, pulse.settled)
+        if pulse.settled >= pulse.executed:
+            return []
+        return [(client.session.peer, [encode(ack)]) for ack in client.acked.values()]  # one may have been lost on its way
 
     def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
         return self._weights.fetch(client, get) or [self._state(client, now)]  # a newer version has replaced it: say which
@@ -323,7 +326,9 @@ class Service:
         out: list[Out] = []
         for d in done:
             out.extend(self._answer(d))
-        out.extend(self._intake.acks())
+        for peer, ack in self._intake.acks():
+            client = self._clients.get(peer)
+            out.append((peer, [encode(ack if client is None else client.ack(ack))]))
         if totals.version != before:
             self.watch.published(totals.version, now)
             out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in ("actor", "evaluator"))

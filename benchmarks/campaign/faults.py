@@ -8,6 +8,7 @@ from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
 from campaign.judging_faults import JUDGING
 from campaign.learner_faults import LEARNER
+from campaign.link_faults import LINKS
 from campaign.offline_faults import FROM_DATA
 from campaign.pixel_faults import PIXELS
 from campaign.planting import planted
@@ -404,6 +405,7 @@ MUTANTS = {
         *FROM_DATA,
         *JUDGING,
         *LEARNER,
+        *LINKS,
         *PIXELS,
         *PROMISES,
         *ROBOTS,

@@ -156,10 +156,12 @@ class Link:
             due = pulse_at - now if self.session.phase is Phase.LIVE else self.session.hello_in(now)
             self._poll(socket, max(0.0, min(MAX_POLL_S, due)))
             self._take(socket)
+        linger = 0
         if self._stop is not None and self.session.phase is Phase.LIVE:
             self._send(socket, [encode(self._stop)])
-            socket.close(int(GOODBYE_S * 1000))
-            context.term()
+            linger = int(GOODBYE_S * 1000)
+        socket.close(linger)
+        context.term()
 
     def _pump(self, socket: zmq.Socket[bytes]) -> None:
         room = self.session.room()

@@ -17,6 +17,7 @@ BACKLOG = (
 )
 HANDSHAKE_S = 5.0  # a greeting that is not complete by then is hung up on
 PING_S, PONG_S = 5.0, 10.0  # so often a peer's library is asked whether it lives, and given up when it says nothing for so long
+DIAL_S = 5.0  # in which a buffer that is there takes a client's connection
 
 
 def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
@@ -29,6 +30,9 @@ def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket
     socket = context.socket(zmq.DEALER)
     _common(socket, endpoint)
     socket.setsockopt(zmq.IMMEDIATE, 1)
+    # Else the system dials for two minutes, ever more rarely, and a half-open connection is waited for half a minute.
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, int(DIAL_S * 1000))
+    socket.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE_S * 1000))
     socket.setsockopt(zmq.RECONNECT_IVL, 50)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
     try:

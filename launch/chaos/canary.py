@@ -52,6 +52,7 @@ class CanarySettings:
         identity: its id.
         publish_every: updates between two versions.
         publish_s: least time between two versions (s).
+        period_s: least time between two updates (s).
         seconds: how long it learns at most.
         reading: ``mapped``, ``socket`` or ``auto``.
         history: directory for its history.
@@ -65,6 +66,7 @@ class CanarySettings:
     identity: str = "canary"
     publish_every: int = 1
     publish_s: float = 0.0
+    period_s: float = 0.0
     seconds: float = float("inf")
     reading: str = "auto"
     history: Path | None = None
@@ -115,9 +117,9 @@ def mlp_description(spec: TransitionSpec, hidden: Sequence[int] = (8,)) -> dict[
     }
 
 
-def canary_weights(spec: TransitionSpec, learner: str, epoch: int, step: int) -> WeightSet:
-    """A one-layer MLP policy whose every tensor is filled with ``step``."""
-    policy = mlp_description(spec)
+def canary_weights(spec: TransitionSpec, learner: str, epoch: int, step: int, hidden: Sequence[int] = (8,)) -> WeightSet:
+    """An MLP policy whose every tensor is filled with ``step``."""
+    policy = mlp_description(spec, hidden)
     tensors = {name: np.full(shape, step, np.float32) for name, shape in MlpLayout.of(policy, spec).shapes.items()}
     return WeightSet(Version(learner, epoch, step), policy, tensors)
 
@@ -150,6 +152,7 @@ class Canary:
         args = (settings.batch_size, 8)
         self._feed = Feed(*args, **about) if history is None else WitnessFeed(*args, history=history, **about)
         self._history = history
+        self._due = time.monotonic()
         self.step = self._remembered()
         self._link = Link(
             new_hello("learner", settings.identity), self._feed, settings.endpoint, settings.network, MonotonicClock()
@@ -191,7 +194,10 @@ class Canary:
                 if self._history is not None:
                     self._history.write("unproved", str(error))
                 raise
-        self.step += batches is not None
+        if batches is not None:
+            self.step += 1
+            self._due = max(self._due + settings.period_s, now)
+            time.sleep(self._due - now)
         if batches is not None and self.step % settings.publish_every == 0 and now >= self._published_at + settings.publish_s:
             self._publish(spec)
         if now >= self._remembered_at + settings.remember_s:
@@ -222,6 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch-size", type=int, default=64, help="rows of a batch (count)")
     parser.add_argument("--publish-every", type=int, default=1, help="updates between two versions (count)")
     parser.add_argument("--publish-s", type=float, default=0.0, help="least time between two versions (s)")
+    parser.add_argument("--period-s", type=float, default=0.0, help="least time between two updates (s)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="how long at most (s)")
     parser.add_argument("--reading", default="auto", help="mapped, socket or auto")
     parser.add_argument("--compression", default="none", help="none or zlib")
@@ -238,6 +245,7 @@ def main(words: Sequence[str] | None = None) -> int:
         args.id,
         args.publish_every,
         args.publish_s,
+        args.period_s,
         args.seconds,
         args.reading,
         args.history,

@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.common.errors import WireError
 from headrace.common.wire.network import split_endpoint
-from headrace.launch.chaos.tampering import Act, Faults, Passed, Tamper, Way
+from headrace.launch.chaos.tampering import Act, Faults, Passed, Past, Tamper, Way
 from headrace.launch.chaos.zmtp import Splitter
 
 CHUNK = 1 << 16
@@ -238,7 +238,7 @@ class _Pump:
     def __init__(self, link: _Link, connection: _Connection, way: Way, source: _End, sink: _End) -> None:
         self._link, self._connection, self._way = link, connection, way
         self._source, self._sink = source, sink
-        self._splitter = Splitter()
+        self._splitter, self._past = Splitter(), Past()
         self._queue: asyncio.Queue[tuple[float, Passed | None]] = asyncio.Queue()  # when it is due; none is the end
         self._queued_bytes = 0
         self._room = asyncio.Event()
@@ -270,7 +270,7 @@ class _Pump:
 
     def _judge(self, data: bytes) -> None:
         for unit in self._splitter.feed(data):
-            passed = self._link.tamper.pass_on(self._way, unit)
+            passed = self._link.tamper.pass_on(self._way, unit, self._past)
             self._put(passed)
             if passed.end is not None:
                 self._mute = True

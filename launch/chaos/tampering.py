@@ -18,11 +18,12 @@ from __future__ import annotations
 import enum
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.common.errors import ConfigError
+from headrace.common.wire.messages import Hello
 from headrace.launch.chaos.zmtp import Unit
 
 
@@ -59,7 +60,8 @@ class Rule:
         tags: kinds of messages (``TAG``); empty for any. A message that travels in fragments is a fragment here.
         rate: probability for each message that is met.
         most: acts at most so often; 0 for no end.
-        age: of REPLAY: how many messages that were met ago the one was that is sent again; as many are kept in memory.
+        age: of REPLAY: how many messages ago the one was met that is sent again; as many are kept in memory. It is of the
+            same session, since what is said without one is refused, and comes again in the next.
     """
 
     act: Act
@@ -113,12 +115,7 @@ class Passed:
         return sum(map(len, self.chunks))
 
 
-@dataclass
-class _Memory:
-    """What a rule remembers: how often it has acted, and for REPLAY the messages that it met."""
-
-    acted: int = 0
-    met: deque[bytes] = field(default_factory=deque)
+Past = dict[Rule, deque[bytes]]  # of one direction of one connection: what each rule has met since the last hello
 
 
 class Tamper:
@@ -131,24 +128,26 @@ class Tamper:
 
     def __init__(self, rng: np.random.Generator, counts: Counter[str]) -> None:
         self._rng, self._counts = rng, counts
-        self._memories: dict[Rule, _Memory] = {}
+        self._acted: dict[Rule, int] = {}
 
     def use(self, rules: Iterable[Rule]) -> None:
-        """From now on these rules; one that is among those before goes on with what it remembers."""
-        self._memories = {rule: self._memories.get(rule) or _Memory() for rule in rules}
+        """From now on these rules; one that is among those before goes on counting to its ``most``."""
+        self._acted = {rule: self._acted.get(rule, 0) for rule in rules}
 
-    def pass_on(self, way: Way, unit: Unit) -> Passed:
-        """What becomes of a unit."""
+    def pass_on(self, way: Way, unit: Unit, past: Past) -> Passed:
+        """What becomes of a unit; ``past`` is kept for us by the direction of the connection that it is on."""
+        if tag_of(unit) == Hello.TAG:
+            past.clear()
         chunks, end = [unit.data], None
-        for rule, memory in self._memories.items():
-            if not _meets(rule, way, unit) or not self._acts(rule, memory, unit):
+        for rule in self._acted:
+            if not _meets(rule, way, unit) or not self._acts(rule, unit, past):
                 continue
-            memory.acted += 1
+            self._acted[rule] += 1
             self._counts[rule.act.value] += 1
             if rule.act is Act.DUPLICATE:
                 chunks.append(unit.data)
             elif rule.act is Act.REPLAY:
-                chunks.append(memory.met[0])
+                chunks.append(past[rule][0])
             elif rule.act is Act.FLIP:
                 chunks[0] = self._flipped(chunks[0], unit)
             elif rule.act is Act.CUT:
@@ -160,14 +159,13 @@ class Tamper:
                 break
         return Passed(tuple(chunks), end)
 
-    def _acts(self, rule: Rule, memory: _Memory, unit: Unit) -> bool:
+    def _acts(self, rule: Rule, unit: Unit, past: Past) -> bool:
         if rule.act is Act.REPLAY:
-            memory.met.append(unit.data)
-            if len(memory.met) > rule.age + 1:
-                memory.met.popleft()
-            if len(memory.met) <= rule.age:
+            met = past.setdefault(rule, deque(maxlen=rule.age + 1))
+            met.append(unit.data)
+            if len(met) <= rule.age:
                 return False
-        spent = rule.most and memory.acted >= rule.most
+        spent = rule.most and self._acted[rule] >= rule.most
         return not spent and (rule.rate == 1 or float(self._rng.random()) < rule.rate)
 
     def _flipped(self, data: bytes, unit: Unit) -> bytes:

@@ -47,22 +47,23 @@ class Roles:
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         """Start ``headrace WORDS`` under ``name``; its output goes to a log file."""
-        return self._start(name, [sys.executable, "-P", "-m", "headrace", *words])
+        return self.start_words(name, [sys.executable, "-P", "-m", "headrace", *words])
 
     def buffer(self, before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Start the buffer; the words ``before`` run its command line."""
         words = ["-P", "-m", "headrace", "buffer", str(self.config), "--bind", self.endpoint]
-        return self._start("buffer", [*before, sys.executable, *words])
+        return self.start_words("buffer", [*before, sys.executable, *words])
 
-    def actor(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        """Start an actor with this id."""
-        return self.start(name, "actor", str(self.config), "--connect", self.endpoint, "--id", name, *words)
+    def actor(self, name: str, *words: str, through: str = "", before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """Start an actor with this id, which dials ``through`` a proxy; the words ``before`` run its command line."""
+        command = ["-P", "-m", "headrace", "actor", str(self.config), "--connect", through or self.endpoint, "--id", name]
+        return self.start_words(name, [*before, sys.executable, *command, *words])
 
     def ranks(self, size: int) -> subprocess.Popen[bytes]:
         """Start a learner of ``size`` ranks by torchrun, as ``learner``; its workers are its children."""
         engine = ["-m", "torch.distributed.run", "--nproc-per-node", str(size), "--master-port", str(free_port())]
         words = ["-m", "headrace", "learner", str(self.config), "--connect", self.endpoint]
-        return self._start("learner", [sys.executable, *engine, *words])
+        return self.start_words("learner", [sys.executable, *engine, *words])
 
     def canary(
         self, batch_size: int, publish_every: int, seconds: float, reading: str = "auto", compression: str = "none"
@@ -70,7 +71,7 @@ class Roles:
         """Start the stand-in learner."""
         words = ["--batch-size", str(batch_size), "--publish-every", str(publish_every), "--seconds", str(seconds)]
         words += ["--reading", reading, "--compression", compression]
-        return self._start("canary", [sys.executable, "-P", "-m", "headrace.launch.chaos.canary", self.endpoint, *words])
+        return self.start_words("canary", [sys.executable, "-P", "-m", "headrace.launch.chaos.canary", self.endpoint, *words])
 
     def log(self, name: str) -> str:
         """What a process has printed."""
@@ -112,7 +113,8 @@ class Roles:
             codes[name] = process.wait(20)
         return codes
 
-    def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+    def start_words(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
+        """Start a command line under ``name``; its output goes to a log file."""
         found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.directory / f"{name}.log").open("ab") as log:

@@ -64,6 +64,28 @@ def test_one_id_has_one_writer_and_the_zombie_is_fenced(buffer):
     assert first(buffer.block(b"B", 1, 5, stream=1), m.Ack) == m.Ack(1, 1)  # it may go on with its predecessor's stream
 
 
+def test_an_actor_that_waits_for_an_ack_is_told_it_again_at_its_heartbeat(buffer):
+    buffer.actor()
+    buffer.block(b"A", 1, 0, 1)
+    buffer.block(b"A", 1, 5, stream=2)
+    again = buffer.say(b"A", m.Pulse(executed=3, settled=2))
+    assert [message for _, message, _ in again if isinstance(message, m.Ack)] == [m.Ack(1, 2), m.Ack(2, 1)]
+    assert buffer.say(b"A", m.Pulse(executed=3, settled=3)) == []
+    buffer.tick(6.0)
+    buffer.actor(b"B")  # a new session knows by its welcome
+    assert buffer.say(b"B", m.Pulse(executed=3, settled=2)) == []
+
+
+def test_acks_are_remembered_of_as_many_streams_as_an_actor_may_have_open(buffer):
+    buffer.actor()
+    for stream in range(1, 11):
+        buffer.block(b"A", 1, stream, stream=stream)
+    again = [
+        message.stream for _, message, _ in buffer.say(b"A", m.Pulse(executed=11, settled=2)) if isinstance(message, m.Ack)
+    ]
+    assert again == list(range(3, 11))
+
+
 def test_the_run_ends_when_steps_and_updates_are_reached(tmp_path):
     buffer = Buffer(tmp_path, env_steps=10, min_fill=4, lead_steps=64)
     buffer.actor()

@@ -121,6 +121,42 @@ def test_one_id_one_holder_while_the_lease_lives(tmp_path):
     assert f.check_valid() == (True, "")
 
 
+def test_a_process_that_was_replaced_is_told_so_for_good_whoever_holds_its_id_then(tmp_path):
+    f = fleet(tmp_path)
+    first, _ = f.hello(b"p1", hello(b"1", 11), 0.0)
+    f.forget(first)  # its lease ran out, and nobody was there
+    again, _ = f.hello(b"p2", hello(b"1", 11), 6.0)  # a partition is over: it goes on
+    f.forget(again)
+    heir, _ = f.hello(b"p3", hello(b"2", 22), 12.0)
+    woken = f.hello(b"p4", hello(b"1", 11), 13.0)
+    assert (woken.reason, woken.retry_s) == ("fenced", 0.0)
+    assert "pid 22 on host" in woken.detail
+    f.forget(heir)
+    assert f.hello(b"p5", hello(b"1", 11), 20.0).reason == "fenced"
+    kept = fleet(tmp_path)
+    kept.set_state(f.get_state())
+    assert kept.hello(b"p6", hello(b"1", 11), 21.0).reason == "fenced"
+    assert kept.hello(b"p7", hello(b"1", 11, identity="b"), 21.0)[0].epoch == 1  # of its own id
+
+
+def test_what_is_remembered_of_processes_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.buffer.fleet.REMEMBERED", 3)
+    f = fleet(tmp_path)
+    for n in range(10):
+        session, _ = f.hello(b"p", hello(b"%d" % n), 0.0)
+        f.forget(session)
+        f.forget(f.hello(b"q", hello(b"x", identity=f"i{n}"), 0.0)[0])
+    state = f.get_state()
+    assert (len(state["holders"]), len(state["replaced"])) == (3, 3)
+
+
+def test_observers_leave_nothing_behind(tmp_path):
+    f = fleet(tmp_path)
+    f.forget(f.hello(b"p1", hello(b"1", identity="observer-1", role="observer"), 0.0)[0])
+    assert not (tmp_path / "epochs.json").exists()
+    assert (f.get_state()["holders"], f.get_state()["replaced"]) == ({}, [])
+
+
 def test_a_reconnect_of_the_same_process_keeps_its_epoch(tmp_path):
     f = fleet(tmp_path)
     first, _ = f.hello(b"p1", hello(b"1"), 0.0)

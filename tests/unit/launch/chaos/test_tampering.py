@@ -9,6 +9,7 @@ import pytest
 
 from headrace.common.errors import ConfigError
 from headrace.common.wire.codec import encode
+from headrace.common.wire.link import new_hello
 from headrace.common.wire.messages import Ack, BlockHead, Pulse
 from headrace.launch.chaos.tampering import Act, Faults, Passed, Rule, Tamper, Way, tag_of
 from headrace.launch.chaos.zmtp import Unit
@@ -29,9 +30,19 @@ ACK = unit(encode(Ack(1, 5)))
 DATA = frozenset({BlockHead.TAG})
 
 
+class OneConnection(Tamper):
+    """A tamper with the past of one connection."""
+
+    past = None
+
+    def pass_on(self, way, unit, past=None):
+        self.past = self.past or {}
+        return super().pass_on(way, unit, self.past if past is None else past)
+
+
 def tamper(*rules):
     counts = Counter()
-    made = Tamper(np.random.default_rng(3), counts)
+    made = OneConnection(np.random.default_rng(3), counts)
     made.use(rules)
     return made, counts
 
@@ -90,6 +101,9 @@ def test_a_replay_sends_what_was_met_so_many_messages_ago():
     assert passed[:3] == [(u.data,) for u in BLOCKS[:3]]
     assert passed[3:] == [(u.data, old.data) for u, old in zip(BLOCKS[3:], BLOCKS, strict=False)]
     assert counts == {"replayed": 17}
+    assert made.pass_on(Way.UP, BLOCKS[0], {}).size == len(BLOCKS[0].data)  # another connection has no past yet
+    assert made.pass_on(Way.UP, unit(encode(new_hello("actor", "a")))).size > 0
+    assert made.pass_on(Way.UP, BLOCKS[0]).size == len(BLOCKS[0].data)  # nor has another session
 
 
 def test_a_rule_meets_its_direction_and_its_kinds_alone():

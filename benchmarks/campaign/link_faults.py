@@ -1,0 +1,94 @@
+"""Planted faults of links that break: who was replaced, acks that get lost, dials without an answer, and of the fault proxy."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+SESSION, SERVICE = ("tests/protocol/test_session.py",), ("tests/protocol/test_service.py",)
+BROKEN = "tests/system/test_broken_links.py"
+TAMPERING, ZMTP = ("tests/unit/launch/chaos/test_tampering.py",), ("tests/unit/launch/chaos/test_zmtp.py",)
+PROXY = ("tests/system/test_proxy.py",)
+
+LINKS = (
+    Mutant(
+        "who-was-replaced-comes-back",
+        "buffer/fleet.py",
+        "        if (name, hello.incarnation) in self._replaced:\n",
+        "        if False:\n",
+        SESSION,
+    ),
+    Mutant(
+        "replaced-processes-without-bound",
+        "buffer/fleet.py",
+        "        if len(self._replaced) > REMEMBERED:\n",
+        "        if False:\n",
+        SESSION,
+    ),
+    Mutant(
+        "acks-are-said-once",
+        "buffer/service.py",
+        "        if pulse.settled >= pulse.executed:\n",
+        "        if True:\n",
+        SERVICE,
+    ),
+    Mutant(
+        "acks-of-every-stream-remembered",
+        "buffer/client.py",
+        "        if len(self.acked) > STREAMS_PER_ACTOR:\n",
+        "        if False:\n",
+        SERVICE,
+    ),
+    Mutant(
+        "half-open-dial-waited-for",
+        "common/wire/sockets.py",
+        "    socket.setsockopt(zmq.CONNECT_TIMEOUT, int(DIAL_S * 1000))\n    socket.setsockopt(zmq.HANDSHAKE_IVL,",
+        "    socket.setsockopt(zmq.LINGER,",
+        (f"{BROKEN}::test_a_half_open_predecessor_holds_nobody_up",),
+    ),
+    Mutant(
+        "replay-of-what-was-refused",
+        "launch/chaos/tampering.py",
+        "            past.clear()\n",
+        "            pass\n",
+        TAMPERING,
+    ),
+    Mutant(
+        "flip-of-the-framing",
+        "launch/chaos/tampering.py",
+        "self._rng.integers(start, stop)",
+        "self._rng.integers(0, start)",
+        TAMPERING,
+    ),
+    Mutant(
+        "encrypted-messages-dropped",
+        "launch/chaos/tampering.py",
+        " or (unit.sealed and rule.act in WHOLE)",
+        "",
+        TAMPERING,
+    ),
+    Mutant(
+        "cut-messages-whole", "launch/chaos/tampering.py", "self._rng.integers(1, len(unit.data))", "len(unit.data)", TAMPERING
+    ),
+    Mutant("long-frames-by-one-byte", "launch/chaos/zmtp.py", "at + (9 if data[at] & LONG else 2)", "at + 2", ZMTP),
+    Mutant(
+        "half-open-connections-pass",
+        "launch/chaos/proxy.py",
+        "        self.dead = True\n",
+        "        self.dead = False\n",
+        PROXY,
+    ),
+    Mutant(
+        "held-links-let-pass",
+        "launch/chaos/proxy.py",
+        "        while self.faults.held:\n",
+        "        while False:\n",
+        PROXY,
+    ),
+    Mutant(
+        "rates-not-kept",
+        "launch/chaos/proxy.py",
+        "                await self._link.pause(len(piece) / rate)\n",
+        "                pass\n",
+        PROXY,
+    ),
+)
