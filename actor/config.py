@@ -117,12 +117,38 @@ class ActorConfig:
     block_rows: int = option(32, help="rows in one block", unit="rows", low=1, high=4096, resume=True)
     flush_s: float = option(0.05, help="longest wait of a ready row for its block to fill", unit="s", low=0, resume=True)
     outbox_bytes: int = option(64 << 20, help="blocks kept until they are acknowledged", unit="bytes", low=1 << 16, resume=True)
+    spool: str = option(
+        "", help="directory of a file on disk that keeps blocks in place of the outbox and outlives the process; for robots"
+    )
+    spool_bytes: int = option(1 << 30, help="size of that file, reserved at once", unit="bytes", low=1 << 20)
+    when_full: str = option(
+        "auto",
+        help="when no more may wait: block the loop, stop it with an error, or drop the oldest whole episodes;"
+        " auto: block simulators, stop robots",
+        choices=("auto", "block", "stop", "drop_oldest"),
+        resume=True,
+    )
+    drain_bytes_per_s: float = option(
+        0.0, help="most bytes of rows that are sent in a second; 0: as many as the link takes", unit="B/s", low=0, resume=True
+    )
     priorities: str = option(
         "", help="module:function of a block that gives the priorities which its rows begin with; empty: the largest so far"
     )
 
+    @property
+    def chosen_when_full(self) -> str:
+        """``when_full`` as it applies to this actor: ``block``, ``stop`` or ``drop_oldest``."""
+        if self.when_full != "auto":
+            return self.when_full
+        return "stop" if self.robot else "block"
+
     def check(self, path: str) -> None:
-        """Refuse robots that would act at random."""
+        """Refuse robots that would act at random, and spools of others."""
+        if self.spool and not self.robot:
+            raise ConfigError(
+                f"{path}.spool: {self.spool!r} with {path}.robot false: simulators wait in place and lose nothing; set"
+                f" {path}.robot true, or leave it empty"
+            )
         if self.robot and self.epsilon > 0:
             raise ConfigError(
                 f"{path}.epsilon: {self.epsilon:g} with {path}.robot true would have robots act at random; nearest valid: 0"

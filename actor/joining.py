@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
 from headrace.actor.envs import make_spec
+from headrace.actor.spool import open_outbox
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
+from headrace.common.errors import ConfigError
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.link import Link, new_hello
@@ -63,13 +65,22 @@ def joined(
         make_uplink: what speaks to the buffer; a witness of it may take its place.
 
     Raises:
+        ConfigError: options that cannot work together.
         EnvError: the env cannot be made.
         SessionRefused: the id is held, or the spec differs.
         DeadlineExceeded: no session in ``network.connect_s``.
     """
     spec = make_spec(settings.env, settings.window, robot=settings.actor.robot)
-    uplink = make_uplink(spec, settings.actor.outbox_bytes, settings.network.fragment_bytes, clock)
-    hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
+    actor = settings.actor
+    if actor.chosen_when_full == "drop_oldest" and settings.env.lanes > 1:
+        raise ConfigError(
+            f"env.lanes: {settings.env.lanes} with actor.when_full drop_oldest: episodes of several lanes lie between each"
+            " other, so none can be dropped whole; nearest valid: 1"
+        )
+    stored = actor if role == "actor" else replace(actor, spool="")  # evaluators send no rows
+    outbox = open_outbox(stored, settings.actor_id, spec)
+    uplink = make_uplink(spec, outbox, settings.network.fragment_bytes, clock, actor.drain_bytes_per_s)
+    hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop, reason = stop_on_signal(), ""
     link.start()
@@ -82,3 +93,4 @@ def joined(
         raise
     finally:
         link.close(Goodbye(False, reason))
+        uplink.close()

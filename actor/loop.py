@@ -24,7 +24,7 @@ from headrace.actor.recorder import Ended, Obs, Recorder
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import DeadlineExceeded
+from headrace.common.errors import DeadlineExceeded, OutboxFull
 from headrace.common.label import Kind, Label
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
@@ -53,6 +53,7 @@ def run(
         SessionRefused: the id is held, or the spec differs.
         EnvError: the env cannot be made or keeps crashing.
         DeadlineExceeded: no session or no weights in ``network.connect_s``.
+        OutboxFull: as ``actor.when_full`` asks for.
     """
     clock = clock or MonotonicClock()
     with joined("actor", settings, clock, make_uplink) as here:
@@ -80,7 +81,9 @@ def _make_lanes(settings: ActorSettings, here: Joined) -> Lanes:
     def tell(report: Mapping[str, Any]) -> None:
         uplink.about["station"] = report
 
-    return RobotLanes(settings.env, settings.robot, here.spec, place, vitals, tell, here.stop)
+    lanes = RobotLanes(settings.env, settings.robot, here.spec, place, vitals, tell, here.stop)
+    lanes.set_state({"next": uplink.next_episode})  # a spool's stream goes on, and its episodes with it
+    return lanes
 
 
 class ActorLoop:
@@ -125,8 +128,18 @@ class ActorLoop:
         self._stop = stop
         with self._uplink.in_step():
             obs = self._begin()
+        try:
+            self._act_on(obs)
+        except OutboxFull:
+            self._drain()  # what waits may still go
+            raise
+        LOG.info("leaving: %s", "a signal" if self._uplink.stop is None else self._uplink.stop.reason)
+        self._cut()
+        self._drain()
+
+    def _act_on(self, obs: Obs) -> None:
         cut = False
-        while not stop.is_set() and self._uplink.stop is None:
+        while not self._stop.is_set() and self._uplink.stop is None:
             self._link.check()
             self._swap()
             self._discard_asked()
@@ -145,9 +158,6 @@ class ActorLoop:
                 continue
             self._idle_since = None
             obs = self._act(obs, random)
-        LOG.info("leaving: %s", "a signal" if self._uplink.stop is None else self._uplink.stop.reason)
-        self._cut()
-        self._drain()
 
     def _begin(self) -> Obs:
         self._decider.restart()

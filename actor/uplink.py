@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.actor.byte_rate import ByteRate
 from headrace.actor.label_box import LabelBox
 from headrace.actor.outbox import Outbox
 from headrace.actor.weights import WeightFetch
@@ -36,6 +37,29 @@ class Allowance:
     final: bool = False
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Env steps of this process by what became of them: ``executed`` is the sum of all the others.
+
+    Attributes:
+        executed: by this process, and what it found in its spool.
+        acknowledged: committed in the pool, for all that the buffer has said.
+        rejected: refused by the buffer for what they hold.
+        waiting: kept until the buffer acknowledges them; under way to it or not.
+        dropped: given up for want of room, as ``actor.when_full`` says.
+        damaged: the spool could not give them back.
+        unsent: not handed over yet; when a process ends these are abandoned.
+    """
+
+    executed: int
+    acknowledged: int
+    rejected: int
+    waiting: int
+    dropped: int
+    damaged: int
+    unsent: int
+
+
 class Uplink:
     """The role of actors and evaluators on a link.
 
@@ -43,18 +67,27 @@ class Uplink:
 
     Args:
         spec: what rows look like.
-        outbox_bytes: bound on unacknowledged blocks.
+        outbox: keeps unacknowledged blocks.
         part_bytes: length of one range of weights, and bound of what short blocks are joined to.
         clock: the control loop's.
+        drain_bytes_per_s: most bytes of blocks that are sent in a second; 0: no limit.
 
     Attributes:
         heard_at: when the buffer said anything last.
         applied_at: when the weights that act now were taken; before the first, when this began.
     """
 
-    def __init__(self, spec: TransitionSpec, outbox_bytes: int, part_bytes: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        spec: TransitionSpec,
+        outbox: Outbox,
+        part_bytes: int,
+        clock: Clock | None = None,
+        drain_bytes_per_s: float = 0.0,
+    ) -> None:
         self._spec, self._clock = spec, clock or MonotonicClock()
-        self._outbox = Outbox(outbox_bytes)
+        self._outbox, self._inherited = outbox, outbox.steps + outbox.damaged
+        self._rate = ByteRate(drain_bytes_per_s, self._clock.now())
         self._labels = LabelBox()
         self._part_bytes = part_bytes
         self._fetch = WeightFetch(part_bytes)
@@ -64,12 +97,12 @@ class Uplink:
         self._version = NO_VERSION
         self._events: list[Parts] = []
         self._event_bytes = 0
-        self._stream = 0
         self._executed = self._settled = self._rejected = 0
         self._stop: m.Stop | None = None
         self.refused_weights = self.refused_labels = self.dropped_labels = self._declined = 0
         self._told = Throttle()
         self._policy = ""  # what all weights of a session describe
+        self.missed = 0  # env steps that did not even become rows, for want of room
         self.env_steps = 0
         self.about: dict[str, Any] = {}  # what heartbeats tell besides
         self.heard = 0  # states of the buffer
@@ -84,11 +117,16 @@ class Uplink:
         Returns:
             Seq of its first row in this uplink's stream; 0 when the outbox stayed full for ``timeout_s`` (s), so that the
             block was not taken.
+
+        Raises:
+            OutboxFull: as ``actor.when_full`` asks for.
         """
         with self._changed:
-            if not self._changed.wait_for(self._outbox.has_room, timeout_s):
+            if not self._changed.wait_for(lambda: self._outbox.make_room(block.nbytes), timeout_s):
                 return 0
-            return self._outbox.add(block, self._spec.fresh_steps(block.rows))
+        item = self._outbox.keep(block, self._spec.fresh_steps(block.rows))  # a disk takes time, and nobody is to wait for it
+        with self._changed:
+            return self._outbox.add(item)
 
     def label(self, label: Label) -> bool:
         """Say something about rows of this uplink's stream that were offered, whatever stream ``label`` names.
@@ -163,9 +201,32 @@ class Uplink:
                 self._event_bytes += size_of(parts)
 
     @property
+    def next_episode(self) -> int:
+        """Number of the first episode of this process."""
+        return self._outbox.next_episode
+
+    @property
+    def stream(self) -> int:
+        """Number of the stream; 0 before the first welcome."""
+        return self._outbox.stream
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the steps so far."""
+        with self._changed:
+            box = self._outbox
+            executed = self._executed + self.missed + self._inherited
+            known = (self._settled - self._rejected, self._rejected, box.steps, box.dropped + self.missed, box.damaged)
+            return Counts(executed, *known, executed - sum(known))
+
+    @property
     def unacknowledged(self) -> int:
         """Blocks and labels that the buffer has not acknowledged."""
         return len(self._outbox) + len(self._labels)
+
+    def close(self) -> None:
+        """Close the outbox; the link has ended."""
+        self._outbox.close()
 
     # --- link's thread ----------------------------------------------------------------------------------------------
 
@@ -173,11 +234,10 @@ class Uplink:
         """Start or go on with a session: forget what is acknowledged, send the rest again."""
         with self._changed:
             self.heard_at = self._clock.now()
-            self._stream = self._stream or welcome.epoch
             self._labels.rewind()
             self._fetch.restart()
             self._changed.notify_all()
-            self._settled += self._outbox.rewind(dict(welcome.streams).get(self._stream, 0))
+            self._settled += self._outbox.welcomed(welcome.epoch, welcome.pool, dict(welcome.streams))
 
     def received(self, message: m.Message, frames: list[Frame]) -> None:
         """A message of the buffer."""
@@ -187,9 +247,9 @@ class Uplink:
                 self._allowance = Allowance(message.granted, message.random, message.final)
                 self.env_steps, self.heard = message.env_steps, self.heard + 1
                 self._fetch.announced(message)
-            elif isinstance(message, m.Ack) and message.stream == self._stream:
+            elif isinstance(message, m.Ack) and message.stream == self._outbox.stream:
                 self._settled += self._outbox.acknowledge(message.seq)
-            elif isinstance(message, m.Reject) and message.stream == self._stream:
+            elif isinstance(message, m.Reject) and message.stream == self._outbox.stream:
                 self._settled += self._outbox.acknowledge(message.last)
                 self._rejected += max(0, message.last - message.first + 1)
             elif isinstance(message, m.Labelled):
@@ -222,11 +282,15 @@ class Uplink:
         """The next label or block; empty when there is none."""
         label = self._labels.next_unsent(self._outbox.sent_through)
         if label is not None:
-            return label_parts(label[0], replace(label[1], stream=self._stream))
+            first, last = (self._outbox.on_wire(seq) for seq in (label[1].first, label[1].last))
+            return label_parts(label[0], replace(label[1], stream=self._outbox.stream, first=first, last=last))
+        if not self._rate.is_open(self._clock.now()):
+            return []
         item = self._outbox.next_unsent(min(room, self._part_bytes))
         if item is None:
             return []
-        head = m.BlockHead(self._stream, item.first, item.block.n_rows, item.block.n_frames)
+        self._rate.spend(item.block.nbytes)
+        head = m.BlockHead(self._outbox.stream, item.first, item.block.n_rows, item.block.n_frames)
         return block_parts(head, item.block, self._spec)
 
     def pulse(self) -> m.Pulse:
@@ -237,6 +301,8 @@ class Uplink:
             "spooled_blocks": len(self._outbox),
             "spooled_steps": self._outbox.steps,
             "spooled_bytes": self._outbox.nbytes,
+            "dropped_steps": self._outbox.dropped + self.missed,
+            "damaged_steps": self._outbox.damaged,
             "rejected": self._rejected,
             "waiting_labels": len(self._labels),
             "refused_labels": self.refused_labels,
@@ -249,7 +315,7 @@ class Uplink:
 
     def position(self) -> tuple[int, int]:
         """Env steps executed, and those not yet settled."""
-        return self._executed, max(0, self._executed - self._settled)
+        return self._executed, max(0, self._executed + self._inherited - self._settled)
 
     def _take_part(self, part: m.WeightsPart, frames: list[Frame]) -> None:
         if len(frames) != 1:

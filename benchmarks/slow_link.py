@@ -33,6 +33,7 @@ import numpy as np
 from headrace.actor.assembler import Assembler
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.gym_make import make_env, probe_spec
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.pacing import PacingConfig
@@ -153,7 +154,7 @@ def compare(spec: TransitionSpec, blocks: list[Block], mbit: float, seconds: flo
 
 def rows_a_second(endpoint: str, network: NetworkConfig, spec: TransitionSpec, blocks: list[Block], seconds: float) -> float:
     """Acknowledged rows of an actor that offers as many as it can, once the link is full."""
-    uplink = Uplink(spec, 2 * CREDIT_BYTES, network.fragment_bytes)
+    uplink = Uplink(spec, Outbox(Memory(2 * CREDIT_BYTES)), network.fragment_bytes)
     link = Link(new_hello("actor", "a", spec=spec.to_dict()), uplink, endpoint, network, MonotonicClock())
     link.start()
     link.wait_welcome(WAIT_S)

@@ -19,6 +19,8 @@ HeadraceError
 ├── CheckpointError     a checkpoint is missing, damaged or of another run
 ├── MemoryCapped        a process needed more memory than it may have
 ├── GroupLost           a rank of a learner's group is gone or silent
+├── SpoolError          the file that keeps a robot's experience cannot be used or written
+├── OutboxFull          no more experience may wait for the buffer, and that is to stop the loop
 ├── EnvError            an environment could not be made or broke its contract
 └── DeadlineExceeded    a wait ended without what it waited for
 """
@@ -123,6 +125,14 @@ class MemoryCapped(HeadraceError):
 
 class GroupLost(HeadraceError):
     """A rank of a learner's group is gone or silent; the text says who noticed, and after what wait."""
+
+
+class SpoolError(HeadraceError):
+    """The file that keeps a robot's experience cannot be used or written; the text names it and what to do."""
+
+
+class OutboxFull(HeadraceError):
+    """No more experience may wait for the buffer, and ``actor.when_full`` says that the loop stops then."""
 
 
 class EnvError(HeadraceError):

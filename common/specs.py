@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -100,6 +100,42 @@ class TransitionSpec:
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @classmethod
+    def like(
+        cls,
+        obs: Mapping[str, Any],
+        low: Sequence[float],
+        high: Sequence[float],
+        *,
+        window: int = 1,
+        stack: int = 1,
+        roles: Mapping[str, str] | None = None,
+    ) -> TransitionSpec:
+        """The spec of observations like ``obs`` and of actions in a box, one a decision.
+
+        Args:
+            obs: key -> an array or number of the shape and dtype that they will all have; 64-bit floats are stored as float32.
+            low, high: ``(A,)``, least and largest action, in env units.
+            window: K, executed env steps that one row covers at most (n-step rows).
+            stack: h, frames that one observation stacks.
+            roles: key -> ``actor``, ``critic`` or ``both``; both where it is not named.
+
+        Raises:
+            SpecError: naming the field that cannot be.
+        """
+        roles = dict(roles or {})
+        unknown = sorted(roles.keys() - obs.keys())
+        if unknown:
+            raise SpecError(f"roles: {unknown[0]!r} is no observation key; there are {sorted(obs)}")
+        keys = []
+        for key in sorted(obs):
+            array = np.asarray(obs[key])
+            if array.dtype.name not in STORED_AS:
+                raise SpecError(f"obs[{key!r}]: {array.dtype} cannot be stored; one of {', '.join(STORED_AS)} can")
+            keys.append(ObsSpec(key, array.shape, STORED_AS[array.dtype.name], roles.get(key, "both")))
+        bounds = tuple(float(x) for x in low), tuple(float(x) for x in high)
+        return cls(tuple(keys), ActionSpec((len(bounds[0]),), *bounds), window, "steps", stack)
 
     @cached_property  # building it takes microseconds, and every insert and sample asks for it
     def row_dtype(self) -> np.dtype[np.void]:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from campaign import honest
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
@@ -129,7 +130,7 @@ class Session:
         if not isinstance(hello, m.Hello):
             raise Wrong("a hello is none")
         self._session = ClientSession(hello, NETWORK, "tcp://x:1", self._clock.now())
-        self._uplink = Uplink(SPEC, 1 << 20, 512, self._clock)
+        self._uplink = Uplink(SPEC, Outbox(Memory(1 << 20)), 512, self._clock)
         self._sent = 0  # rows
 
     def feed(self, parts: Parts, origin: int) -> bool:

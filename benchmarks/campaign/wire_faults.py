@@ -77,7 +77,7 @@ WIRE = (
     Mutant(
         "label-of-whatever-stream",
         "actor/uplink.py",
-        "label_parts(label[0], replace(label[1], stream=self._stream))",
+        "label_parts(label[0], replace(label[1], stream=self._outbox.stream, first=first, last=last))",
         "label_parts(label[0], label[1])",
         (UPLINK,),
     ),

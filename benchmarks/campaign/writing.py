@@ -15,6 +15,7 @@ import numpy as np
 
 from campaign import numbered
 from campaign.numbered import Key, Written
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import MonotonicClock
 from headrace.common.wire import messages as m
@@ -68,14 +69,14 @@ class NotingUplink(Uplink):
     """An uplink that notes in ``cells`` what was acknowledged."""
 
     def __init__(self, cells: Array, outbox_bytes: int, part_bytes: int) -> None:
-        super().__init__(numbered.SPEC, outbox_bytes, part_bytes)
+        super().__init__(numbered.SPEC, Outbox(Memory(outbox_bytes)), part_bytes)
         self._cells = cells
 
     def welcomed(self, welcome: m.Welcome) -> None:
         """The buffer says how far it knows our stream, which acknowledges as much."""
         super().welcomed(welcome)
-        self._cells[STREAM] = self._stream
-        self._cells[ACKED] = max(int(self._cells[ACKED]), dict(welcome.streams).get(self._stream, 0))
+        self._cells[STREAM] = self.stream
+        self._cells[ACKED] = max(int(self._cells[ACKED]), dict(welcome.streams).get(self.stream, 0))
 
     def received(self, message: m.Message, frames: list[Frame]) -> None:
         """Note acknowledgements and refusals; labels are answered in their order."""

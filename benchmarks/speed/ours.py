@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
@@ -117,7 +118,7 @@ def actor(options: Options) -> None:
 
 def _dial(options: Options, name: str) -> tuple[Uplink, Link]:
     spec = data.SPECS[options["kind"]]
-    uplink = Uplink(spec, OUTBOX_BYTES // options.get("links", 1), NETWORK.fragment_bytes)
+    uplink = Uplink(spec, Outbox(Memory(OUTBOX_BYTES // options.get("links", 1))), NETWORK.fragment_bytes)
     hello = new_hello("actor", name, spec=spec.to_dict())
     link = Link(hello, uplink, options["endpoint"], NETWORK, MonotonicClock())
     link.start()

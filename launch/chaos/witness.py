@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.config import ActorConfig
+from headrace.actor.outbox import Outbox
 from headrace.actor.policy import MlpPolicy
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
@@ -48,14 +49,15 @@ class WitnessUplink(Uplink):
     def __init__(
         self,
         spec: TransitionSpec,
-        outbox_bytes: int,
+        outbox: Outbox,
         part_bytes: int,
         clock: Clock | None = None,
+        drain_bytes_per_s: float = 0.0,
         *,
         history: History,
         meddle: Meddle = honest,
     ) -> None:
-        super().__init__(spec, outbox_bytes, part_bytes, clock)
+        super().__init__(spec, outbox, part_bytes, clock, drain_bytes_per_s)
         self._row_dtype, self._history, self._meddle = spec.row_dtype, history, meddle
 
     def applied(self, version: Version) -> None:

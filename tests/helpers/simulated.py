@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.actor.assembler import Assembler
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
@@ -64,7 +65,7 @@ class Actor:
         spec, lanes = run_spec(self.config), self.config.env.lanes
         self.peer = self.name.encode()
         self.hello = new_hello("actor", self.name, spec=spec.to_dict(), lanes=lanes, robot=self.robot)
-        self.role = Uplink(spec, 1 << 20, 1 << 16)
+        self.role = Uplink(spec, Outbox(Memory(1 << 20)), 1 << 16)
         self._lanes = [Assembler(spec) for _ in range(lanes)]
         self._episode = list(range(lanes))
         self._t = [0] * lanes

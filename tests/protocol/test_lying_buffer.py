@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.serving import first
 
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.buffer.shelf import Shelf
 from headrace.common.errors import WireError
@@ -27,7 +28,7 @@ def packed(epoch=1, step=1, tensors=TENSORS, policy=POLICY, learner="l"):
 
 
 def uplink():
-    up = Uplink(SPEC, 1 << 20, PART)
+    up = Uplink(SPEC, Outbox(Memory(1 << 20)), PART)
     up.welcomed(m.Welcome(5, 5.0, 0.5, 1 << 20, 100, 1 << 30))
     return up
 

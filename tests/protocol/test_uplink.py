@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.actor.outbox import Outbox
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
@@ -28,7 +28,7 @@ def block(*times, priorities=None):
 
 
 def uplink(stream=5, part_bytes=100):
-    up = Uplink(SPEC, 1 << 20, part_bytes)
+    up = Uplink(SPEC, Outbox(Memory(1 << 20)), part_bytes)
     up.welcomed(m.Welcome(stream, 5.0, 0.5, 1 << 20, 100, 1 << 30))
     return up
 
@@ -59,9 +59,9 @@ def test_blocks_that_wait_together_leave_as_one_and_stay_one():
 
 
 def test_joined_blocks_are_bounded_in_bytes_and_rows():
-    box = Outbox(1 << 30)
+    box = Outbox(Memory(1 << 30))
     for t in range(2000):
-        box.add(block(t), 1)
+        box.add(box.keep(block(t), 1))
     assert box.next_unsent(3 * block(0).nbytes).block.n_rows == 3
     assert box.next_unsent(1).block.n_rows == 1
     assert box.next_unsent(1 << 20).block.n_rows == 512
@@ -70,11 +70,11 @@ def test_joined_blocks_are_bounded_in_bytes_and_rows():
 
 
 def test_an_unsound_block_is_not_hidden_among_others():
-    box = Outbox(1 << 30)
+    box = Outbox(Memory(1 << 30))
     for t in range(3):
-        box.add(block(t), 1)
-    box.add(block(3), 1)
-    list(box._waiting)[1][0].rows["next_obs"] = 2  # beyond its own two frames, but not beyond those of all
+        box.add(box.keep(block(t), 1))
+    box.add(box.keep(block(3), 1))
+    list(box._waiting)[1].places[0].rows["next_obs"] = 2  # beyond its own two frames, but not beyond those of all
     assert [box.next_unsent(1 << 20).block.n_rows for _ in range(3)] == [1, 1, 2]
 
 
@@ -158,12 +158,12 @@ def test_room_bounds_what_leaves_at_once():
 
 
 def test_a_full_outbox_takes_nothing_and_frees_on_ack():
-    box = Outbox(1)
-    box.add(block(0), 1)
-    assert not box.has_room()
+    box = Outbox(Memory(1))
+    box.add(box.keep(block(0), 1))
+    assert not box.make_room(1)
     box.next_unsent()
     assert box.acknowledge(1) == 1
-    assert box.has_room()
+    assert box.make_room(1)
     assert box.check_valid() == (True, "")
 
 
@@ -328,7 +328,7 @@ def test_non_finite_weights_are_never_handed_over():
 
 def test_heartbeats_say_how_long_the_control_loop_has_waited_for_its_envs():
     clock = ManualClock()
-    up = Uplink(SPEC, 1 << 20, 100, clock)
+    up = Uplink(SPEC, Outbox(Memory(1 << 20)), 100, clock)
     with up.in_step():
         clock.advance(12.3)
         assert up.pulse().report["in_step_s"] == 12.3

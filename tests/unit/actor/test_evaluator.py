@@ -13,6 +13,7 @@ from headrace.actor.best import read_evaluation
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.joining import ActorSettings, Joined
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.policy import make_policy
 from headrace.actor.uplink import Uplink
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
@@ -34,7 +35,7 @@ def start(success=False, lengths=(2, 4)):
     """An evaluator that has joined, and its settings."""
     env = EnvConfig(id="headrace.launch.chaos.scripted:make", kwargs={"lengths": lengths, "success": success})
     spec = make_spec(env, WindowConfig())
-    uplink = Uplink(spec, 1 << 20, 1 << 20)
+    uplink = Uplink(spec, Outbox(Memory(1 << 20)), 1 << 20)
     player = ActorSettings("", "e", env, WindowConfig(), ActorConfig(), NetworkConfig(), 0)
     here = Joined(spec, uplink, Link(), Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30), threading.Event())
     return evaluator.EvaluatorSettings(player, 100, 4), here

@@ -10,6 +10,7 @@ from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_lanes
 from headrace.actor.joining import ActorSettings
 from headrace.actor.loop import ActorLoop
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.buffer import SACReplayPool
 from headrace.common.clock import MonotonicClock
@@ -56,7 +57,8 @@ def act(steps, calls=(), lanes=2, epsilon=None, **window):
         "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
     )
     stepped = make_lanes(env, settings.window, run_seed=0, actor="a", epoch=1)
-    uplink, pool, stop = Uplink(stepped.spec, 1 << 20, 1 << 18), SACReplayPool(1000, spec=stepped.spec), threading.Event()
+    uplink = Uplink(stepped.spec, Outbox(Memory(1 << 20)), 1 << 18)
+    pool, stop = SACReplayPool(1000, spec=stepped.spec), threading.Event()
     uplink.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
     uplink.received(m.State(granted=2 * steps, random=0 if epsilon else 2 * steps), [])
     uplink._weights = centred(stepped.spec) if epsilon else None

@@ -1,0 +1,397 @@
+"""The session of a program with a control loop of its own: it hands out the policy and takes every step, and never waits."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from headrace.actor.config import ActorConfig
+from headrace.actor.handover import Handover, Step
+from headrace.actor.outbox import FULL_FIX
+from headrace.actor.policy import Policy, RandomPolicy, make_policy
+from headrace.actor.scribe import Scribe, Verdict
+from headrace.actor.spool import open_outbox
+from headrace.actor.stacking import FrameStack
+from headrace.actor.uplink import Counts, Uplink
+from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.errors import DeadlineExceeded, EnvError, HeadraceError, OutboxFull, SpecError
+from headrace.common.process import wait_welcome
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_POLICY, TransitionSpec
+from headrace.common.weights import NO_VERSION, Version
+from headrace.common.wire.link import Link, new_hello
+from headrace.common.wire.messages import Goodbye
+from headrace.common.wire.network import NetworkConfig
+
+Array = np.ndarray[Any, Any]
+LOG = logging.getLogger(__name__)
+ROUND_S = 0.01  # the thread looks this often what there is to do, so that nobody has to wake it
+CLOSE_S = 5.0
+REASON_CHARS = 200
+
+
+def connect(
+    endpoint: str,
+    identity: str,
+    spec: TransitionSpec,
+    *,
+    actor: ActorConfig | None = None,
+    network: NetworkConfig | None = None,
+    rng: np.random.Generator | None = None,
+    wait_s: float | None = None,
+) -> Session:
+    """Join a run: dial its buffer, say hello, and wait to be welcomed.
+
+    Args:
+        endpoint: where the buffer listens, ``tcp://HOST:PORT``.
+        identity: the actor's name; at most one living process has it.
+        spec: of observations and actions, see :meth:`TransitionSpec.like`.
+        actor: how rows leave; a session always counts as a robot, so pacing never holds it.
+        network: limits and times of the wire.
+        rng: source of the policy's noise.
+        wait_s: longest wait for the welcome, ``network.connect_s`` by default (s). With 0 nobody waits: steps are kept until
+            the buffer is there.
+
+    Raises:
+        SessionRefused: the id is held by a living process, or the buffer's spec is another one.
+        DeadlineExceeded: no welcome in that time; the text says what was waited for.
+    """
+    network = network or NetworkConfig()
+    session = Session(endpoint, identity, spec, actor=actor, network=network, rng=rng)
+    wait_s = network.connect_s if wait_s is None else wait_s
+    try:
+        if wait_s > 0:
+            session.wait_welcome(wait_s)
+    except BaseException:
+        session.close(0.0)
+        raise
+    return session
+
+
+class Session:
+    """One robot's place in a run; :func:`connect` makes it.
+
+    An episode is ``begin(obs)``, then for each executed action ``record(obs, action, reward, terminated, truncated)`` with the
+    observation *after* it, also at the episode's end. :meth:`begin`, :meth:`record` and :meth:`act` belong to one thread, the
+    control loop; they wait for neither network nor disk, and share no lock with what does. A thread of the session does the
+    rest, until :meth:`close`.
+
+    Args:
+        endpoint, identity, spec, actor, network, rng: see :func:`connect`.
+        clock: of the session's thread and its connection.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        identity: str,
+        spec: TransitionSpec,
+        *,
+        actor: ActorConfig | None = None,
+        network: NetworkConfig | None = None,
+        rng: np.random.Generator | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        network, self._clock = network or NetworkConfig(), clock or MonotonicClock()
+        network.check()
+        self._config = dataclasses.replace(actor or ActorConfig(), robot=True)
+        self._config.check("actor")
+        if spec.kind != "steps":
+            raise SpecError(f"spec.kind: {spec.kind!r}; a session takes one action a step, 'steps'")
+        self.spec, self.identity = spec, identity
+        self._rng = rng or np.random.default_rng()
+        self._handover = Handover(spec)
+        outbox = open_outbox(self._config, identity, spec)
+        self._uplink = Uplink(spec, outbox, network.fragment_bytes, self._clock, self._config.drain_bytes_per_s)
+        self._patience_s = network.connect_s
+        self._scribe = Scribe(spec, self._handover, self._uplink, self._config, self._clock)
+        hello = new_hello("actor", identity, spec=spec.to_dict(), robot=True)
+        # Once welcomed, a robot outlives any silence: only the first wait has an end.
+        self._link = Link(hello, self._uplink, endpoint, dataclasses.replace(network, connect_s=math.inf), self._clock)
+        self._random = RandomPolicy(spec)
+        self._acting: tuple[Policy, Version] | None = None
+        self._version = NO_VERSION  # of the last decision
+        self._stack = FrameStack(spec, 1)
+        self._stacked: Mapping[str, Array] = {}
+        self._episode = -1
+        self._running = False
+        self._cut = False  # something of this episode was missed
+        self._unheard = self._absent = False  # nobody heard of its beginning; and no verdict on it means anything
+        self._recorded = self._missed = 0
+        self._failure: BaseException | None = None
+        self._leave_by: float | None = None  # when close() was called, until when it waits
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-session", daemon=True)
+        self._link.start()
+        self._thread.start()
+
+    # --- control loop -----------------------------------------------------------------------------------------------
+
+    def begin(self, obs: Mapping[str, Any]) -> None:
+        """An episode begins with ``obs``, key -> ``(*shape)``; one that still runs ends as truncated at its last step.
+
+        Raises:
+            SpecError: ``obs`` is not as declared.
+            HeadraceError: what ended the session, see :meth:`record`.
+        """
+        self._cut = self._unheard = not self._put(None, obs, None)
+        self._absent = False
+        self._running, self._episode = True, self._episode + 1
+        self._see(obs)
+
+    def record(
+        self,
+        obs: Mapping[str, Any],
+        action: Any,
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+        *,
+        source: int = SOURCE_POLICY,
+        health: int = 0,
+        action_age: float = 0.0,
+        version: Version | None = None,
+    ) -> None:
+        """Take one executed step; everything is copied.
+
+        Args:
+            obs: key -> ``(*shape)``, the true observation after the action, never one of the next episode.
+            action: ``action.shape``, as executed, in env units.
+            reward: raw.
+            terminated: the task ended here.
+            truncated: the episode was cut here, by a time limit or by somebody.
+            source: ``SOURCE_*``, who acted.
+            health: bits of the step's health.
+            action_age: age of the action when it was executed (s).
+            version: weights that chose the action; by default those of the last :meth:`act` or :meth:`policy`.
+
+        Raises:
+            SpecError: an array is not as declared; nothing was taken.
+            EnvError: no episode was begun, or the session is closed.
+            OutboxFull: nothing more may wait, and ``actor.when_full`` is ``stop``.
+            SessionRefused: the buffer turned this process away, such as for a newer one of the same id.
+        """
+        if not self._running:
+            raise EnvError("record(): no episode runs; begin(obs) it with its first observation")
+        version = self._version if version is None else version
+        step = Step(float(reward), bool(terminated), bool(truncated), version, source, health, action_age)
+        if self._cut or not self._put(step, obs, action):
+            self._cut = True  # a step is missing, so that none of this episode may follow
+            self._uplink.missed += 1
+            self._absent = self._unheard
+        self._running = not (terminated or truncated)
+        self._see(obs)
+
+    def act(self, obs: Mapping[str, Any], *, deterministic: bool = False) -> Array:
+        """The newest policy's action, ``action.shape`` float32 in env units, inside the box unless it is NaN.
+
+        Args:
+            obs: key -> ``(*shape)``, the newest observation. Where the spec stacks frames, the older ones are those that
+                :meth:`begin` and :meth:`record` took.
+            deterministic: the mode of the distribution in place of a sample.
+
+        Raises:
+            DeadlineExceeded: there are no weights yet; wait for them with :meth:`policy`.
+        """
+        policy = self.policy()
+        if self.spec.stack == 1:
+            seen: Mapping[str, Array] = {key: np.asarray(value)[None] for key, value in obs.items()}
+        elif self._running:
+            seen = self._stacked
+            for o in self.spec.obs:
+                seen[o.key][0, -1] = obs[o.key]
+        else:
+            raise EnvError("act(): no episode runs, so there are no older frames to stack; begin(obs) one")
+        action: Array = policy.act(seen, self._rng, deterministic)[0]
+        return action
+
+    def policy(self, timeout_s: float = 0.0) -> Policy:
+        """The policy with the newest weights, which will never change; ask again before the next decision.
+
+        Args:
+            timeout_s: longest wait for the run's first weights (s).
+
+        Raises:
+            DeadlineExceeded: none came.
+        """
+        end = self._clock.now() + timeout_s
+        while (acting := self._acting) is None:
+            self._check()
+            if self._clock.now() >= end:
+                why = self._link.session.waiting or "the learner has published no weights yet"
+                raise DeadlineExceeded(f"no policy within {timeout_s:g} s: {why}")
+            self._clock.sleep(ROUND_S)
+        policy, self._version = acting
+        self._uplink.applied(self._version)
+        return policy
+
+    # --- any thread -------------------------------------------------------------------------------------------------
+
+    def success(self) -> None:
+        """The running episode, or the one that ended last if no step followed, is a success; the last word counts."""
+        self._say(Verdict(OUTCOME_SUCCESS))
+
+    def failure(self) -> None:
+        """That episode is a failure."""
+        self._say(Verdict(OUTCOME_FAILURE))
+
+    def discard(self) -> None:
+        """That episode is never to be sampled."""
+        self._say(Verdict())
+
+    @property
+    def ended(self) -> str:
+        """Why the run is over and this process is to leave; empty while it goes on."""
+        stop = self._uplink.stop
+        return "" if stop is None else stop.reason or "the run is over"
+
+    @property
+    def version(self) -> Version:
+        """Weights of the last decision."""
+        return self._version
+
+    @property
+    def uplink(self) -> Uplink:
+        """What is said to the buffer: allowance, heartbeats, counts."""
+        return self._uplink
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the steps so far."""
+        return self._uplink.counts
+
+    @property
+    def waiting(self) -> str:
+        """Why the buffer does not hear this session now; empty while it does."""
+        return self._link.session.waiting
+
+    def wait_welcome(self, timeout_s: float) -> None:
+        """Wait until the buffer has welcomed this process, telling the log what is waited for.
+
+        Raises:
+            DeadlineExceeded: it did not in ``timeout_s`` (s).
+            SessionRefused: it will not.
+        """
+        wait_welcome(self._link, self._stop, timeout_s, self._clock)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self, timeout_s: float = CLOSE_S, *, reason: str = "") -> Counts:
+        """End the running episode at its last step, hand everything over, and leave; no thread stays. Harmless twice.
+
+        Args:
+            timeout_s: longest wait for the buffer's acknowledgement (s); what it has not acknowledged by then stays in the
+                spool, or without one is lost and counted.
+            reason: why this process cannot go on, for people who watch the run; empty: it leaves in order.
+        """
+        if self._stop.is_set():
+            return self.counts
+        self._stop.set()
+        end = self._clock.now() + timeout_s
+        self._running = False
+        self._thread.join(max(timeout_s, CLOSE_S))
+        try:
+            if self._thread.is_alive():
+                LOG.error("the session's thread has not ended: disk or policy do not answer")
+            else:
+                self._hand_over_all(end)
+        except Exception as error:
+            self._failure = self._failure or error
+            LOG.exception("what was left could not be handed over")
+        finally:
+            self._link.close(Goodbye(False, reason))
+            self._uplink.close()
+        counts = self.counts
+        if counts.unsent:
+            LOG.warning("%d steps were not handed over within %g s: %s", counts.unsent, timeout_s, counts)
+        return counts
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        text = "" if error is None or not isinstance(error, Exception) else f"{type(error).__name__}: {error}"
+        self.close(reason="".join(c if c.isprintable() else " " for c in text)[:REASON_CHARS])
+
+    def _hand_over_all(self, end: float) -> None:
+        """Everything becomes rows and labels of the uplink, and the uplink gets until ``end`` to be rid of them."""
+        self._work(force=True)
+        self._scribe.cut()
+        while True:
+            self._work(force=True)
+            done = self._scribe.at_rest and not self._uplink.unacknowledged
+            if done or self._clock.now() >= end or self._is_refused():
+                return
+            self._uplink.wait(ROUND_S)
+
+    def _is_refused(self) -> bool:
+        try:
+            self._link.check()
+        except Exception:
+            return True
+        return False
+
+    # --- the session's thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        learned: tuple[Policy, Version] | None = None
+        try:
+            while not self._stop.wait(ROUND_S):
+                self._link.check()
+                weights = self._uplink.take_weights(ema=self._config.ema)
+                if weights is not None:  # an object of its own, so that whoever acts by the one before acts by it to the end
+                    learned = make_policy(weights, self.spec, self._config), weights.version
+                random = self._uplink.steps < self._uplink.allowance.random
+                self._acting = (self._random, NO_VERSION) if random else learned
+                self._work()
+        except BaseException as error:
+            self._failure = error
+            if not isinstance(error, HeadraceError):
+                LOG.exception("the session's thread ended by a defect")
+
+    def _work(self, *, force: bool = False) -> None:
+        """Let the scribe do what there is to do; a full outbox stops the loop, while what waits may still go."""
+        try:
+            if self._scribe.round(force=force):
+                self._link.wake()
+        except OutboxFull as error:
+            self._failure = error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._stop.is_set():
+            raise EnvError("the session is closed")
+
+    def _put(self, step: Step | None, obs: Mapping[str, Any], action: Any) -> bool:
+        """Hand an entry over; False when there is no room and the configured way is to go without it."""
+        self._check()
+        if self._handover.put(step, obs, action):
+            return True
+        when_full = self._config.chosen_when_full
+        if when_full == "drop_oldest":
+            return False
+        if when_full == "stop":
+            raise OutboxFull(f"{self._handover.slots} steps wait for the session's thread, and more may not: {FULL_FIX}")
+        end = self._clock.now() + self._patience_s
+        while not self._handover.put(step, obs, action):
+            self._check()
+            if self._clock.now() >= end:
+                raise DeadlineExceeded(f"no room for a step within {self._patience_s:g} s (network.connect_s): {FULL_FIX}")
+            self._clock.sleep(ROUND_S)
+        return True
+
+    def _say(self, verdict: Verdict) -> None:
+        if not self._absent:
+            self._scribe.say(verdict)
+
+    def _see(self, obs: Mapping[str, Any]) -> None:
+        if self.spec.stack > 1:
+            frame = {o.key: np.asarray(obs[o.key], o.dtype)[None] for o in self.spec.obs}
+            self._stacked = self._stack.push(frame, np.array([self._episode]))
