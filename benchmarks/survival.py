@@ -44,6 +44,7 @@ from campaign.killing import ROLES, Killer
 from campaign.process import ProcessFailed, guarded, headrace
 
 from headrace.buffer import generations
+from headrace.launch.chaos.scripted import ENV
 
 FILE = records.RESULTS / "survival.jsonl"
 TRIALS = 10
@@ -59,7 +60,7 @@ HERE = str(Path(__file__).resolve().parent)
 FOUND = [place for place in (HERE, os.environ.get("PYTHONPATH")) if place]
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(FOUND), "OMP_NUM_THREADS": "1"}
 CONFIG: dict[str, Any] = {
-    "env": {"id": "campaign.proving_env:make"},
+    "env": {"id": ENV},
     "actor": {"count": ACTORS, "block_rows": 16},
     "pool": {"capacity": 20_000},
     "pacing": {"env_steps": ENV_STEPS, "min_fill": MIN_FILL, "random_steps": MIN_FILL, "ratio": RATIO},
@@ -133,7 +134,8 @@ def prepare(name: str, seed: int) -> tuple[Path, Path, Path]:
     path = runs.new_place(name)
     log_dir = path.with_suffix(".steps")
     log_dir.mkdir(parents=True)
-    kwargs = {"log_dir": str(log_dir), "step_s": STEP_S}
+    steps = {"lengths": [7, 13, 40], "ends": ["terminated", "truncated"], "action_dim": 2, "bounds": [-1, 1], "delay_s": STEP_S}
+    kwargs = {**steps, "actor": None, "history": str(log_dir)}
     config = path.with_suffix(".yaml")
     config.write_text(yaml.safe_dump({**CONFIG, "seed": seed, "env": {**CONFIG["env"], "kwargs": kwargs}}), encoding="utf-8")
     return path, config, log_dir

@@ -1,6 +1,6 @@
 """The conservation checker: is every executed step of a run in its pool, exactly once and unchanged?
 
-It trusts two things only: what the environment itself logged in each process (:mod:`campaign.proving_env`), and
+It trusts two things only: what the environment itself logged in each process (:mod:`headrace.launch.chaos.scripted`), and
 `headrace pool dump`. Rules, for 1-step rows, one lane a process and a pool that evicts nothing:
 
 1. no (actor, stream, seq) is there twice;
@@ -16,7 +16,6 @@ It trusts two things only: what the environment itself logged in each process (:
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from headrace.launch.chaos import history
+from headrace.launch.chaos.scripted import STEPS
 
 Row = Mapping[str, Any]
 Stream = tuple[str, int]
@@ -43,9 +45,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Life:
-    """One actor process: its pid, the actor's name and the steps that its environment logged, in order."""
+    """One actor process: its pid, the number that its observations begin with, the actor's name, and the steps that its
+    environment logged, in order."""
 
     pid: int
+    number: int
     actor: str
     steps: tuple[Step, ...]
 
@@ -171,28 +175,26 @@ def _name(row: Row) -> str:
 def read_lives(log_dir: Path) -> list[Life]:
     """The actor processes that logged steps; those of evaluations are left out."""
     lives = []
-    for path in sorted(log_dir.glob("life-*.jsonl")):
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        head, *steps = [json.loads(line) for line in lines if line.endswith("\n")]
-        argv = head["argv"]
+    for told in history.read_all(log_dir, STEPS):
+        argv, number = told.about["argv"], told.about["actor"]
         if "actor" in argv and "--evaluate" not in argv:
-            actor = argv[argv.index("--id") + 1]
-            lives.append(Life(head["pid"], actor, tuple(step_of(head["pid"], *step) for step in steps)))
+            steps = tuple(step_of(number, *step) for _, _, _, *step in told.lines)
+            lives.append(Life(told.about["pid"], number, argv[argv.index("--id") + 1], steps))
     return lives
 
 
-def step_of(life: int, episode: int, t: int, action: str, terminated: bool, truncated: bool) -> Step:
+def step_of(number: int, episode: int, t: int, action: str, terminated: int, truncated: int) -> Step:
     """A step from its line in the log."""
-    flags = {(terminated, truncated), (terminated, truncated or not terminated)}  # the last row of all is cut off: truncated
-    return Step(episode, t, tuple(digest(life, episode, t, bytes.fromhex(action), *f) for f in sorted(flags)))
+    flags = {(terminated, truncated), (terminated, int(truncated or not terminated))}  # the last row of all may be cut off
+    return Step(episode, t, tuple(digest(number, episode, t, bytes.fromhex(action), *f) for f in sorted(flags)))
 
 
-def digest(life: int, episode: int, t: int, action: bytes, terminated: bool, truncated: bool) -> str:
+def digest(number: int, episode: int, t: int, action: bytes, terminated: int, truncated: int) -> str:
     """What `headrace pool dump` must say of this step: BLAKE2b over action, reward, steps, flags, obs and next obs."""
     out = hashlib.blake2b(digest_size=8)
     out.update(action + np.array([t], "<f4").tobytes() + np.array([1], "<u2").tobytes() + bytes([terminated, truncated]))
     for now in (t, t + 1):
-        out.update(np.array([life, episode, now], "<f4").tobytes())
+        out.update(np.array([number, episode, now], "<f4").tobytes())
     return out.hexdigest()
 
 

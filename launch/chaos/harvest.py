@@ -30,6 +30,7 @@ class Harvest:
         self._view: PoolView | None = None
         self._known: dict[int, list[Any]] = {}
         self._next = 0
+        self._read_to = 0  # every id below was read once, or is told as unseen
         self._live = 0
         self._stop = threading.Event()
         self._failure: Exception | None = None
@@ -46,41 +47,40 @@ class Harvest:
         if self._failure is not None:
             raise self._failure
         self._view, self._live = None, 0
-        self._gather()
+        self.gather()
         self._history.write("left", self._live)
 
     def _run(self) -> None:
         try:
             while not self._stop.wait(EVERY_S):
-                self._gather()
+                self.gather()
         except Exception as error:
             self._failure = error
 
-    def _gather(self) -> None:
+    def gather(self) -> None:
+        """Read what is new."""
         try:
             if self._view is None or not self._view.is_current:
                 self._view = PoolView(self._pool)
                 self._history.write("opened", self._view.tail, self._view.head)
-                self._skip_to(self._view.tail)
                 self._next = self._view.tail  # all of them again: a new owner may have changed what it found
             self._read(self._view)
         except PoolError:  # not there yet, or between two owners
             self._view = None
 
     def _read(self, view: PoolView) -> None:
-        self._skip_to(view.tail)
         for row in view.dump(self._next):
-            self._skip_to(row["id"])
+            self._tell_unseen(row["id"])
             line = [row[name] for name in COLUMNS]
             if self._known.get(row["id"]) != line:
                 self._history.write("row", *line)
                 self._known[row["id"]] = line
             self._live += 1
             self._next = row["id"] + 1
+            self._read_to = max(self._read_to, self._next)
         if len(self._known) > 2 * (view.head - view.tail):
             self._known = {i: line for i, line in self._known.items() if i >= view.tail}
 
-    def _skip_to(self, row: int) -> None:
-        if row > self._next:
-            self._history.write("unseen", self._next, row)
-            self._next = row
+    def _tell_unseen(self, row: int) -> None:
+        if row > self._read_to:
+            self._history.write("unseen", self._read_to, row)

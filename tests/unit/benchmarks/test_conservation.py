@@ -13,7 +13,7 @@ ACTION = np.array([0.25, -0.5], "<f4").tobytes()
 
 
 def life(pid, actor, steps, length=7):
-    return Life(pid, actor, tuple(step_of(pid, i // length, i % length, ACTION.hex(), False, False) for i in range(steps)))
+    return Life(pid, pid, actor, tuple(step_of(pid, i // length, i % length, ACTION.hex(), False, False) for i in range(steps)))
 
 
 def row(life, seq, stream):
@@ -115,13 +115,13 @@ def test_a_row_cut_off_by_the_end_of_acting_is_truncated_and_still_proved():
     assert check(replace(whole, rows=rows)).problems == ()
 
 
-def header(pid, *words):
-    return json.dumps({"pid": pid, "argv": ["headrace", *words]}) + "\n"
+def header(number, *words):
+    return json.dumps([0.5, "begin", {"pid": 70, "actor": number, "argv": ["headrace", *words]}]) + "\n"
 
 
 def test_lives_are_read_from_logs_without_evaluators_and_half_lines(tmp_path):
-    steps = f'[0, 0, "{ACTION.hex()}", false, true]\n[0, 1, '
-    (tmp_path / "life-7.jsonl").write_text(header(7, "actor", "run", "--id", "actor-3") + steps)
-    (tmp_path / "life-8.jsonl").write_text(header(8, "actor", "run", "--id", "evaluator", "--evaluate"))
-    (tmp_path / "life-9.jsonl").write_text(header(9, "train", "config.yaml"))
-    assert read_lives(tmp_path) == [Life(7, "actor-3", (step_of(7, 0, 0, ACTION.hex(), False, True),))]
+    steps = f'[0.6, "step", 0, 0, 0, "{ACTION.hex()}", 0, 1]\n[0.7, "step", 0, 0, 1, '
+    (tmp_path / "steps-7.jsonl").write_text(header(7, "actor", "run", "--id", "actor-3") + steps)
+    (tmp_path / "steps-8.jsonl").write_text(header(8, "actor", "run", "--id", "evaluator", "--evaluate"))
+    (tmp_path / "steps-9.jsonl").write_text(header(9, "train", "config.yaml"))
+    assert read_lives(tmp_path) == [Life(70, 7, "actor-3", (step_of(7, 0, 0, ACTION.hex(), 0, 1),))]

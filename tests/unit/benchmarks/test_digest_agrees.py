@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from campaign.conservation import read_lives
-from campaign.proving_env import make
 
 from headrace.actor.assembler import Assembler
 from headrace.buffer import SACReplayPool
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import Version
+from headrace.launch.chaos.scripted import ScriptedEnv
 
 
 def test_each_row_of_a_pool_has_the_digest_of_its_logged_step(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["headrace", "actor", "run", "--id", "actor-0"])
     spec = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((2,), (-1.0, -1.0), (1.0, 1.0)))
-    env, assembler, rng = make(log_dir=str(tmp_path), lengths=[3, 2]), Assembler(spec), np.random.default_rng(0)
+    kwargs = {"lengths": [3, 2], "ends": ["terminated", "truncated"], "action_dim": 2, "bounds": [-1, 1]}
+    env, assembler = ScriptedEnv(actor=None, history=str(tmp_path), **kwargs), Assembler(spec)
+    rng = np.random.default_rng(0)
     pool = SACReplayPool(100, spec=spec)
     seq = 1
     for episode in range(4):
@@ -40,4 +40,3 @@ def test_each_row_of_a_pool_has_the_digest_of_its_logged_step(tmp_path, monkeypa
     for row, step in zip(rows, life.steps, strict=True):
         assert (row["episode"], row["t"]) == (step.episode, step.t)
         assert row["digest"] in step.digests
-    assert json.loads((tmp_path / f"life-{life.pid}.jsonl").read_text().splitlines()[0])["pid"] == life.pid
