@@ -1,7 +1,5 @@
 """Rules 10 and 11 on the actor's side: a decision is a chunk of actions, and its row holds what was executed of it."""
 
-import json
-
 import numpy as np
 import pytest
 from helpers.driving import VERSION, unroll
@@ -16,6 +14,7 @@ from headrace.actor.evaluate import evaluate
 from headrace.buffer import SACReplayPool
 from headrace.common.errors import ConfigError, EnvError, SpecError
 from headrace.common.specs import SOURCE_HUMAN, SOURCE_POLICY, ActionSpec, ObsSpec
+from headrace.launch.chaos.scripted import ENV, executed
 from headrace.launch.sync_actor import SyncActor
 
 OBS, ACTION = (ObsSpec("obs", (2,), "<f4"),), ActionSpec((2,), (-1.0, -1.0), (1.0, 1.0))
@@ -168,10 +167,9 @@ def test_only_lanes_that_need_one_are_asked_for_a_decision():
 
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step", "disabled"])
 def test_chunks_of_real_lanes_reach_the_pool_as_they_were_executed(tmp_path, autoreset):
-    log = tmp_path / "log"
     env = EnvConfig(
-        id="helpers.scripted:ScriptedEnv",
-        kwargs={"lengths": [3, 5, 1, 4], "ends": ["terminated", "truncated", "terminated", "raise"], "log": str(log)},
+        id=ENV,
+        kwargs={"lengths": [3, 5, 1, 4], "ends": ["terminated", "truncated", "terminated", "raise"], "history": str(tmp_path)},
         lanes=2,
         autoreset=autoreset,
         max_restarts=100,
@@ -184,10 +182,7 @@ def test_chunks_of_real_lanes_reach_the_pool_as_they_were_executed(tmp_path, aut
         actor.step(None, VERSION)
     actor.cut()
     actor.close()
-    acted = {}
-    for line in log.read_text().splitlines():
-        _, episode, t, action = json.loads(line)
-        acted[episode, t] = action
+    acted = {(episode, t): action for (_, episode, t), action in executed(tmp_path).items()}
     rows = pool.gather(np.arange(pool.tail, pool.head)).rows
     assert int(rows["steps"].sum()) == actor.executed == pool.counters()["env_steps"]
     assert {int(m) for m in rows["steps"]} == {1, 2, 3}
@@ -212,7 +207,7 @@ class Counting:
 
 
 def test_an_evaluation_asks_once_a_chunk():
-    env = EnvConfig(id="helpers.scripted:ScriptedEnv", kwargs={"lengths": [9]})
+    env = EnvConfig(id=ENV, kwargs={"lengths": [9]})
     policy = Counting()
     result = evaluate(policy, env, WindowConfig(chunk=4), 2, seed=0)
     assert result.lengths.tolist() == [9, 9]

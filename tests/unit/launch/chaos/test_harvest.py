@@ -10,7 +10,7 @@ from helpers.lane_rows import Lane, lane_spec
 
 from headrace.buffer import SACReplayPool
 from headrace.launch.chaos import history
-from headrace.launch.chaos.harvest import Harvest
+from headrace.launch.chaos.harvest import COLUMNS, Harvest
 from headrace.launch.chaos.history import History
 
 SPEC = lane_spec()
@@ -57,19 +57,7 @@ def test_each_row_is_told_once_as_the_dump_tells_it(place, harvest, tmp_path):
         harvest.gather()
         last = list(pool.dump())[-1]
     assert ids(tmp_path) == list(range(13))
-    line = told(tmp_path)[-1]
-    assert line == [
-        "row",
-        12,
-        "a",
-        1,
-        13,
-        last["episode"],
-        last["t"],
-        last["learner_epoch"],
-        last["learner_step"],
-        last["digest"],
-    ]
+    assert told(tmp_path)[-1] == ["row", 12, "a", 1, 13, *(last[name] for name in COLUMNS[4:])]
 
 
 def test_after_a_new_owner_all_are_read_again_and_only_what_is_another_is_told(place, harvest, tmp_path):
