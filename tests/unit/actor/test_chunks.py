@@ -14,7 +14,7 @@ from headrace.actor.evaluate import evaluate
 from headrace.buffer import SACReplayPool
 from headrace.common.errors import ConfigError, EnvError, SpecError
 from headrace.common.specs import SOURCE_HUMAN, SOURCE_POLICY, ActionSpec, ObsSpec
-from headrace.launch.chaos.scripted import ENV, executed
+from headrace.launch.chaos import scripted
 from headrace.launch.sync_actor import SyncActor
 
 OBS, ACTION = (ObsSpec("obs", (2,), "<f4"),), ActionSpec((2,), (-1.0, -1.0), (1.0, 1.0))
@@ -168,7 +168,7 @@ def test_only_lanes_that_need_one_are_asked_for_a_decision():
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step", "disabled"])
 def test_chunks_of_real_lanes_reach_the_pool_as_they_were_executed(tmp_path, autoreset):
     env = EnvConfig(
-        id=ENV,
+        id=scripted.ENV,
         kwargs={"lengths": [3, 5, 1, 4], "ends": ["terminated", "truncated", "terminated", "raise"], "history": str(tmp_path)},
         lanes=2,
         autoreset=autoreset,
@@ -182,7 +182,7 @@ def test_chunks_of_real_lanes_reach_the_pool_as_they_were_executed(tmp_path, aut
         actor.step(None, VERSION)
     actor.cut()
     actor.close()
-    acted = {(episode, t): action for (_, episode, t), action in executed(tmp_path).items()}
+    acted = {(episode, t): action for (_, episode, t), action in scripted.executed(tmp_path).items()}
     rows = pool.gather(np.arange(pool.tail, pool.head)).rows
     assert int(rows["steps"].sum()) == actor.executed == pool.counters()["env_steps"]
     assert {int(m) for m in rows["steps"]} == {1, 2, 3}
@@ -207,7 +207,7 @@ class Counting:
 
 
 def test_an_evaluation_asks_once_a_chunk():
-    env = EnvConfig(id=ENV, kwargs={"lengths": [9]})
+    env = EnvConfig(id=scripted.ENV, kwargs={"lengths": [9]})
     policy = Counting()
     result = evaluate(policy, env, WindowConfig(chunk=4), 2, seed=0)
     assert result.lengths.tolist() == [9, 9]
