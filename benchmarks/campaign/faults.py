@@ -6,6 +6,7 @@ from campaign.bound_faults import BOUNDS
 from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
+from campaign.hostile_faults import INPUT
 from campaign.judging_faults import JUDGING
 from campaign.learner_faults import LEARNER
 from campaign.link_faults import LINKS
@@ -403,6 +404,7 @@ MUTANTS = {
         *DATA,
         *DRAWING,
         *FROM_DATA,
+        *INPUT,
         *JUDGING,
         *LEARNER,
         *LINKS,

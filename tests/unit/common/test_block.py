@@ -152,3 +152,17 @@ def test_priorities_follow_their_rows():
             Block.join(mixed)
     with pytest.raises(BlockRefused, match=r"priorities \(2,\) for 3 rows"):
         replace(bare, priorities=np.zeros(2))
+
+
+@pytest.mark.parametrize(("byte", "reason"), [(0, ""), (1, ""), (2, "flag"), (255, "flag")])
+def test_an_observation_of_flags_holds_nothing_else(byte, reason):
+    spec = TransitionSpec((ObsSpec("held", (2,), "|b1"),), ActionSpec((1,), (-1.0,), (1.0,)))
+    rows = np.zeros(1, spec.row_dtype)
+    rows["steps"], rows["next_obs"] = 1, 1
+    made = Block(rows, {"held": np.frombuffer(bytes([0, 1, byte, 0]), np.bool_).reshape(2, 2)})
+    if not reason:
+        made.check(spec)
+        return
+    with pytest.raises(BlockRefused, match=r"obs\.held must be 0 or 1") as refused:
+        made.check(spec)
+    assert refused.value.reason == reason
