@@ -8,7 +8,7 @@ from typing import Any
 from campaign.fuzzing import MESSAGES, PARTS, TRIALS
 from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
 from campaign.guiding import PARTS as GUIDED
-from campaign.markdown import Line, Records, commits, table
+from campaign.markdown import DASH, Line, Records, commits, table
 from campaign.records import Record, latest
 
 KINDS = (*PARTS, *(f"guided {part}" for part in GUIDED))
@@ -48,7 +48,8 @@ def fuzz_section(lines: Records) -> str:
     rows = []
     for kind, said in summarise(lines).items():
         if own := of_kind(kind, lines):
-            counts = [f"{said[name]:,}" for name in ("messages", "accepted", "crashes", "hangs")]
+            accepted = f"{said['accepted']:,}" if kind in PARTS else DASH  # of the guided ones nobody counts them
+            counts = [f"{said['messages']:,}", accepted, *(f"{said[name]:,}" for name in ("crashes", "hangs"))]
             cap = own[-1]["cap_bytes"] / 2**20
             rows.append((kind, len(own), *counts, f"{said['peak_bytes'] / 2**20:.0f} of {cap:.0f}", commits(own)))
     head = ("part", "trials", "messages", "accepted in whole or part", "crashes", "hangs", "peak MiB", "commit")
