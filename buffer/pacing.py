@@ -153,7 +153,9 @@ class Pacing:
         # A lane holds its newest row back, and a row of n steps is complete n steps later.
         reserve = 0 if robot else lanes * (window + 1)
         granted = UNBOUNDED if robot else executed
-        self._accounts[actor] = _Account(lanes, reserve, robot, granted, executed - min(pending, executed), 0)
+        account = self._accounts[actor] = _Account(lanes, reserve, robot, granted, executed, 0)
+        # No simulator was ever granted more ahead, so whoever says so would only take it from the others.
+        account.accounted -= min(pending, executed, UNBOUNDED if robot else self._lead())
         self._limit_simulators()
 
     def leave(self, actor: str) -> None:

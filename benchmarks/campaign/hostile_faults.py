@@ -29,7 +29,7 @@ INPUT = (
         "buffer/service",
         "if not 1 <= len(parts) <= MAX_PARTS:",
         "if not parts:",
-        ("tests/protocol/test_hostile.py::test_a_message_has_exactly_its_frames",),
+        HOSTILE,
     ),
     _planted("peers-without-bound", "buffer/refusals", "len(self.by_peer) >= MOST_PEERS", "not self.by_reason", HOSTILE),
     _planted("refusals-of-nobody", "buffer/refusals", "self.by_peer.setdefault(peer,", 'self.by_peer.setdefault("",', HOSTILE),
@@ -69,6 +69,13 @@ INPUT = (
         "ids-that-no-ledger-holds", "buffer/admission", "if 1 <= size <= MAX_ID:", "if 1 <= len(hello.id) <= MAX_ID:", HOSTILE
     ),
     _planted("evaluations-without-a-mean", "buffer/status", "if not np.isfinite(numbers).all():", "if np.isnan(0.0):", HOSTILE),
+    _planted(
+        "steps-under-way-that-nobody-was-granted",
+        "buffer/pacing",
+        "UNBOUNDED if robot else self._lead())",
+        "UNBOUNDED)",
+        HOSTILE,
+    ),
     _planted("flags-of-any-value", "common/block", 'if o.dtype == "|b1" and m and', 'if o.dtype == "b1" and m and', BLOCK),
     _planted("forged-acks", "actor/outbox", "        self.check_sent(seq)\n        settled", "        settled", UPLINK),
     _planted("forged-welcomes", "actor/outbox", "if acknowledged >= self._next_seq:", "if acknowledged < 0:", UPLINK),
@@ -83,7 +90,7 @@ INPUT = (
     _planted(
         "policies-of-any-values", "common/weights", '            check_plain(head["policy"], MAX_POLICY_ELEMENTS)\n', "", LYING
     ),
-    _planted("shapes-that-overflow", "common/weights", "ValueError, ArithmeticError, msgpack", "ValueError, msgpack", LYING),
+    _planted("numbers-that-overflow", "common/weights", "ValueError, ArithmeticError, msgpack", "ValueError, msgpack", LYING),
     _planted(
         "newer-messages-to-older-clients",
         "common/wire/codec",

@@ -73,6 +73,11 @@ def test_a_message_has_exactly_its_frames(besieged, name):
     check_alive(besieged)
 
 
+def test_a_message_of_more_frames_than_any_has_is_not_even_asked_for_its_session(besieged):
+    assert besieged.raw(b"X", hostile.misshapen()["10,000 empty frames"]) == []
+    assert besieged.service.refused.by_peer == {"strangers": {"arity": 1}}
+
+
 @pytest.mark.parametrize("name", hostile.fields())
 def test_a_field_is_what_it_is_declared_as(besieged, name):
     frames = hostile.honest(1)[1:] if "seq" in name or "rows" in name or "extra" in name else []
@@ -245,3 +250,15 @@ def test_an_evaluation_without_a_finite_mean_is_refused_and_counted(besieged, re
     assert first(answers, m.Declined).reason == ("non-finite" if n else "malformed")
     assert besieged.service.refused.by_peer["evaluator/e"].total() == 1
     assert besieged.status()["evaluations"] == []
+
+
+def test_an_actor_that_says_that_all_steps_are_under_way_takes_none_from_the_others(besieged):
+    most = 1 << 53
+    lying = m.Hello(1, "actor", "m", b"7", "host", 7, SPEC.to_dict(), executed=most, pending=most)
+    assert first(besieged.say(b"M", lying), m.Welcome)
+    granted = []
+    for seq in range(4, 40, 4):
+        besieged.block(b"A", seq, *range(4))
+        granted += [state for to, state in besieged.tick(0.1) if to == b"A" and isinstance(state, m.State)]
+    assert granted[-1].granted > 0
+    assert not any(state.final for state in granted)

@@ -147,6 +147,7 @@ HEADS = {
     "a name that is none": {"tensors": [[["w"], "<f4", [0]]]},
     "more than three words": {"tensors": [["w", "<f4", [0], 1]]},
     "a version beyond all": {"version": ["l", 1, 10**18, 4]},
+    "a version without end": {"version": ["l", float("inf"), 1]},
     "a version of words": {"version": ["l", "one", "two"]},
     "a later format": {"format": 2},
 }
