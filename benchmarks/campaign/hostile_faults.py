@@ -46,7 +46,6 @@ INPUT = (
         "if known is not None and known.session.name == hello.id:",
         HOSTILE,
     ),
-    _planted("who-looks-fills-a-file", "buffer/fleet", "if role in WRITERS else", "if role else", HOSTILE),
     _planted(
         "a-report-that-poses",
         "buffer/status",
