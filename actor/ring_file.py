@@ -96,7 +96,7 @@ class RingFile:
         except OSError as error:
             hidden.unlink(missing_ok=True)
             raise SpoolError(
-                f"{path}: {total} bytes cannot be reserved ({error.strerror}); make room or lower the cap"
+                f"{path}: {total} bytes cannot be reserved ({error.strerror}); make room or ask for less"
             ) from error
 
     @property
@@ -169,7 +169,7 @@ class RingFile:
     def check_valid(self) -> tuple[bool, str]:
         """Whether the ends are in order."""
         valid = self._tail_on_disk <= self._tail <= self._head <= self._tail_on_disk + self.size
-        return valid, f"{self._tail_on_disk} <= {self._tail} <= {self._head}, at most {self.size} apart, does not hold"
+        return valid, "" if valid else f"{self._tail_on_disk} <= {self._tail} <= {self._head} within {self.size} does not hold"
 
     def _own(self) -> int:
         name = os.path.realpath(self.path)

@@ -8,6 +8,7 @@ from typing import Any
 
 from helpers.serving import SPEC, block
 
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import DeadlineExceeded
@@ -32,7 +33,7 @@ class WireActor:
 
     def __init__(self, endpoint: str, name: str, outbox_bytes: int = 1 << 20, network: NetworkConfig | None = None) -> None:
         network = network or NETWORK
-        self.uplink = Uplink(SPEC, outbox_bytes, network.fragment_bytes)
+        self.uplink = Uplink(SPEC, Outbox(Memory(outbox_bytes)), network.fragment_bytes)
         self.link = Link(new_hello("actor", name, spec=SPEC.to_dict()), self.uplink, endpoint, network, MonotonicClock())
         self.link.start()
         self.offered = 0
