@@ -12,8 +12,8 @@ PROMISES = (
     Mutant(
         "figures-of-one-trial-not-judged",
         PROMISE,
-        "return (*outcome.problems, *filter(",
-        "return (*outcome.problems, *filter(lambda text: False, ",
+        "*odd, *filter(None, (bar",
+        "*odd, *filter(lambda text: False, (bar",
         TEST,
     ),
     Mutant("a-figure-that-is-not-there-is-good", PROMISE, 'return f"no {self.figure}" if', 'return "" if', TEST),

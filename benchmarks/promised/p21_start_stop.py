@@ -215,7 +215,7 @@ PROMISE = Promise(
             quick=2,
             control=litter,
         ),
-        Part("stops", 60, stops, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), quick=3, control=litter),
+        Part("stops", 63, stops, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), quick=9, control=litter),
         Part("trains", 20, trains, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), control=litter),
         Part("wrong", len(CASES), wrong, (*at_most("ended_s", LATE_S), *never("not_named", "exit_0")), quick=len(CASES)),
     ),
