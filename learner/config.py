@@ -21,7 +21,7 @@ FP32, BF16 = PRECISIONS = ("fp32", "bf16")
 class ModelConfig:
     """Which networks are trained."""
 
-    type: str = option("mlp", help="mlp, pixels (cameras), or a class of your own as module:Class")
+    type: str = option("mlp", help="mlp, pixels (cameras), flow (chunks out of noise), or a class of your own as module:Class")
     options: dict[str, Any] = option(factory=dict, help="options of that class, checked by its own Options dataclass")
 
 

@@ -165,6 +165,11 @@ class SupportSACTraining(nn.Module):
 
     # --- optional ---------------------------------------------------------------------------------------------------
 
+    @property
+    def sac_entropy_dim(self) -> int:
+        """Over how many numbers log pi is a sum; the target entropy is so many times that of one. Here the action's."""
+        return self.action_dim
+
     def shard_units(self) -> Sequence[nn.Module]:
         """Modules whose parameters ``learner.strategy: sharded`` gathers together, inner ones first; here the largest ones.
 

@@ -1,4 +1,4 @@
-"""Models by name: ``mlp``, ``pixels``, or a class of one's own as ``module:Class``."""
+"""Models by name: ``mlp``, ``pixels``, ``flow``, or a class of one's own as ``module:Class``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from headrace.common.specs import TransitionSpec
 from headrace.learner.config import ModelConfig
 from headrace.learner.contract import REQUIRED, SupportSACTraining
 
-BUILT_IN = {"mlp": "headrace.learner.mlp:MLP", "pixels": "headrace.learner.pixels:Pixels"}
+BUILT_IN = {
+    "mlp": "headrace.learner.mlp:MLP",
+    "pixels": "headrace.learner.pixels:Pixels",
+    "flow": "headrace.learner.flow_policy:FlowPolicy",
+}
 
 
 def make_model(spec: TransitionSpec, config: ModelConfig, seed: int) -> SupportSACTraining:

@@ -71,7 +71,7 @@ class TrainState:
                 f"learner.device: {config.device}, but the model is on {self.device.type} here, the nearest valid"
             )
         self._make_followers()
-        self.target_entropy = config.target_entropy_per_dim * model.action_dim
+        self.target_entropy = config.target_entropy_per_dim * model.sac_entropy_dim
         self.temperature = Temperature(config, self.target_entropy, self.device)
         self.normaliser = ObsNormaliser(spec, self.device) if config.normalise_obs else None
         powers = discounts(config.gamma, spec.window).to(self.device)

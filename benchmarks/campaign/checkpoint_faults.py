@@ -24,8 +24,8 @@ CHECKPOINTS = (
     Mutant(
         "checkpoint-due-while-one-is-written",
         "learner/loop.py",
-        "return (enough or ended) and not self._saver.busy",
-        "return enough or ended",
+        "return (enough or ended or again) and not self._saver.busy",
+        "return enough or ended or again",
         (f"{LEARNER}/test_loop.py",),
     ),
     Mutant(

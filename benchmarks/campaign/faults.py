@@ -6,6 +6,7 @@ from campaign.bound_faults import BOUNDS
 from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
+from campaign.flow_faults import PATHS
 from campaign.hostile_faults import INPUT
 from campaign.judging_faults import JUDGING
 from campaign.learner_faults import LEARNER
@@ -408,6 +409,7 @@ MUTANTS = {
         *JUDGING,
         *LEARNER,
         *LINKS,
+        *PATHS,
         *PIXELS,
         *PROMISES,
         *ROBOTS,

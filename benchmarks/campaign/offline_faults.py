@@ -148,7 +148,7 @@ FROM_DATA = (
     Mutant(
         "target-entropy-of-one-step-of-a-chunk",
         "learner/train_state.py",
-        "config.target_entropy_per_dim * model.action_dim",
+        "config.target_entropy_per_dim * model.sac_entropy_dim",
         "config.target_entropy_per_dim * model.spec.action.dim",
         SAC,
     ),

@@ -31,8 +31,8 @@ ROLES = (
     Mutant(
         "end-of-the-offline-phase-not-kept",
         "learner/loop.py",
-        "return (enough or ended)",
-        "return enough",
+        "return (enough or ended or again)",
+        "return (enough or again)",
         ("tests/unit/learner/test_loop.py",),
     ),
     Mutant(

@@ -28,7 +28,7 @@ def test_initial_weights_come_from_the_seed_alone():
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("mlpp", "neither one of mlp, pixels nor module:Class"),
+        ("mlpp", "neither one of mlp, pixels, flow nor module:Class"),
         ("no.such:Model", "cannot be imported: ModuleNotFoundError"),
         (f"{HERE}:Missing", "cannot be imported: AttributeError"),
         (f"{HERE}:Unrelated", "does not extend"),

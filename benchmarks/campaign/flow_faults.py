@@ -1,0 +1,53 @@
+"""Planted faults of the flow policy: its paths, their density, what it sees, and what trains which part."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+FLOW = ("tests/unit/learner/test_flow.py",)
+PATH, POLICY, PREFIX = "learner/flow.py", "learner/flow_policy.py", "learner/prefix.py"
+
+PATHS = (
+    Mutant("first-step-without-bound", PATH, "held = min(time, 1.0 - step)", "held = min(time, 1.0 - 1e-4)", FLOW),
+    Mutant("noise-without-its-drift", PATH, "(until - sigma * sigma * (step / (2.0 * time)))", "until", FLOW),
+    Mutant("noise-of-a-whole-unit-of-time", PATH, "return mean, sigma * math.sqrt(step)", "return mean, sigma", FLOW),
+    Mutant("density-of-the-mean-step", PATH, "terms.flatten(1).sum(dim=1)", "terms.flatten(1).mean(dim=1)", FLOW),
+    Mutant("velocity-the-other-way", PATH, "(noise - action).float()", "(action - noise).float()", FLOW),
+    Mutant("cloning-of-what-was-not-executed", PATH, "(counts * (velocity", "((velocity", FLOW),
+    Mutant("fixed-schedule-has-a-density", POLICY, "if isinstance(std, Tensor) and raw is not None:", "if True:", FLOW),
+    Mutant("entropy-of-one-step", POLICY, "return int(self.options.steps) * self.action_dim", "return self.action_dim", FLOW),
+    Mutant(
+        "density-of-the-last-step-alone",
+        POLICY,
+        "log_prob = step if log_prob is None else log_prob + step",
+        "log_prob = 0 * step",
+        FLOW,
+    ),
+    Mutant(
+        "one-scale-for-acting-and-training",
+        POLICY,
+        "own.train_scale if self.training else own.rollout_scale",
+        "own.train_scale",
+        FLOW,
+    ),
+    Mutant("level-never-comes-down", POLICY, "self.updates += 1.0", "pass", FLOW),
+    Mutant(
+        "critics-train-the-shared-prefix",
+        POLICY,
+        "with torch.no_grad():\n            shared",
+        "if True:\n            shared",
+        FLOW,
+    ),
+    Mutant("frozen-prefix-is-trained", POLICY, " and not self.options.prefix_frozen):", "):", FLOW),
+    Mutant("padding-is-attended-to", PREFIX, "src_key_padding_mask=missing", "src_key_padding_mask=None", FLOW),
+    Mutant("expert-attends-to-padding", "learner/expert.py", "memory_key_padding_mask=prefix.absent", "tgt_mask=None", FLOW),
+    Mutant("critics-attend-to-padding", POLICY, "key_padding_mask=prefix.absent, ", "", FLOW),
+    Mutant("nothing-to-attend-to", PREFIX, "missing & ~missing.all(dim=1, keepdim=True)", "missing", FLOW),
+    Mutant(
+        "deterministic-paths-have-noise",
+        POLICY,
+        "if deterministic or self.options.noise == NONE:",
+        "if self.options.noise == NONE:",
+        FLOW,
+    ),
+)

@@ -1,0 +1,301 @@
+"""The built-in vision-language-action model: a flow-matching policy over chunks of actions, and critics over its prefix."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from headrace.common.config import dump, option, replace
+from headrace.common.errors import ConfigError, SpecError
+from headrace.common.specs import TransitionSpec
+from headrace.learner import flow
+from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
+from headrace.learner.dense import Dense
+from headrace.learner.expert import ActionExpert
+from headrace.learner.losses import require_shape
+from headrace.learner.prefix import Prefix, PrefixEncoder, Sight
+
+NONE, FIXED, LEARNED = NOISES = ("none", "fixed", "learned")
+SHARED, OWN = ("shared", "own")
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """What is seen, the shape of the networks, and how a path from noise to an action is drawn."""
+
+    words: str = option("", help="observation key of the instruction's token ids; empty: there is none")
+    vocabulary: int = option(256, help="token ids are below this", low=1, high=1 << 20)
+    masks: dict[str, Any] = option(factory=dict, help="camera or words -> observation key that is 0 where it is absent")
+
+    channels: tuple[int, ...] = option((32, 64, 64), help="output channels of each camera's convolutions", low=1, high=4096)
+    strides: tuple[int, ...] = option((4, 2, 2), help="their strides", low=1, high=16)
+    width: int = option(128, help="width of the tokens", low=8, high=8192)
+    heads: int = option(4, help="heads of the attention", low=1, high=64)
+    prefix_layers: int = option(1, help="layers of attention over the prefix", low=0, high=64)
+    expert_layers: int = option(2, help="layers of the action expert", low=1, high=64)
+    horizon: int = option(
+        0, help="actions that are denoised at once; 0: those that are executed (window.chunk)", low=0, high=4096
+    )
+    prefix_frozen: bool = option(False, help="whether the actor's loss leaves the prefix as it is")
+
+    steps: int = option(5, help="steps from noise to the action", low=1, high=1000)
+    noise: str = option(
+        "learned",
+        help="none: only the first (ODE); fixed: a schedule, no entropy (temperature fixed, alpha 0); learned: SAC proper",
+        choices=NOISES,
+    )
+    level: float = option(0.5, help="noise level of the fixed schedule, and the most of a learned one", low=0, high=10)
+    level_low: float = option(0.05, help="the least of a learned one", low=1e-6, high=10)
+    level_end: float = option(
+        -1.0, help="where the fixed level has come down to in the end; below 0: it stays", low=-1, high=10
+    )
+    level_updates: int = option(0, help="updates in which it comes down, by a cosine", unit="updates", low=0, high=1 << 40)
+    rollout_scale: float = option(1.0, help="multiplies the level where the policy acts", low=0, high=10)
+    train_scale: float = option(1.0, help="multiplies the level where it is trained", low=0, high=10)
+
+    critics: int = option(2, help="critics, behind one pool", low=1, high=64)
+    critic_hidden: tuple[int, ...] = option((256, 256), help="widths of their hidden layers", low=1, high=65536)
+    critic_prefix: str = option(
+        SHARED, help="shared: they see the actor's prefix and do not train it; own: one of their own", choices=(SHARED, OWN)
+    )
+
+    def check(self, path: str = "model.options") -> None:
+        """Refuse shapes that do not fit, and levels out of order."""
+        if not self.channels or len(self.channels) != len(self.strides):
+            raise ConfigError(
+                f"{path}.strides: {len(self.strides)} entries for {len(self.channels)} of {path}.channels; one for each, and at"
+                " least one"
+            )
+        if self.width % self.heads:
+            raise ConfigError(f"{path}.heads: {self.heads} do not divide {path}.width {self.width}; nearest valid: 1")
+        if self.noise == LEARNED and not self.train_scale > 0:
+            raise ConfigError(f"{path}.train_scale: 0, but paths without noise have no density; nearest valid: 1")
+        if self.noise == LEARNED and not self.level_low < self.level:
+            raise ConfigError(
+                f"{path}.level_low: {self.level_low:g} is not below {path}.level {self.level:g};"
+                f" nearest valid: {self.level / 10:g}"
+            )
+
+
+# Options that mean nothing to acting: policies that differ in nothing else are the same.
+_ACTING: dict[str, Any] = {
+    "critics": 1,
+    "critic_hidden": (),
+    "critic_prefix": SHARED,
+    "train_scale": 1.0,
+    "prefix_frozen": False,
+}
+
+
+class Pool(nn.Module):
+    """A learned question that attends to the prefix: ``(B, T, E) -> (B, E)``; padding is not attended to."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, prefix: Prefix) -> Tensor:
+        """What the prefix answers."""
+        query = self.query.expand(len(prefix.tokens), -1, -1)
+        answer, _ = self.attention(query, prefix.tokens, prefix.tokens, key_padding_mask=prefix.absent, need_weights=False)
+        pooled: Tensor = self.norm(answer.squeeze(1))
+        return pooled
+
+
+class FlowPolicy(SupportSACTraining):
+    """A policy that draws a chunk of actions out of noise in a few steps, and N critics (Flow-SDE SAC).
+
+    A path x_1 -> ... -> x_0 begins at standard normal noise. Each step is a Gaussian around where the velocity leads
+    (:func:`headrace.learner.flow.sde_step`), so a path has a density, the product over its steps; log pi is its logarithm,
+    over the executed actions. Its entropy can only be changed where the noise level is learned; with a fixed schedule the
+    policy says that it has no density. Deterministic acting follows the ODE, from noise 0 or that of the caller's generator.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+        SpecError: what the options name is not there, or ``horizon`` is less than what is executed.
+    """
+
+    Options: ClassVar[type[Any]] = FlowOptions
+
+    def __init__(self, spec: TransitionSpec, **options: Any) -> None:
+        super().__init__(spec, **options)
+        own = self.options
+        shape = spec.action.shape
+        self._executed, self._dims = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
+        self._actions = own.horizon or self._executed
+        if self._actions < self._executed:
+            raise SpecError(f"model.options.horizon: {own.horizon} actions, but {self._executed} are executed (window.chunk)")
+        sights = {role: Sight(spec, role, own.words, own.masks) for role in ("actor", "critic")}
+        self.prefix = self._encoder(sights["actor"])
+        self.critic_prefix = self._encoder(sights["critic"]) if own.critic_prefix == OWN else None
+        self.target_prefix = _frozen(self.critic_prefix)
+        self._critic_sight = sights["critic"]
+        self.expert = ActionExpert(
+            *(self._actions, self._dims),
+            **{"width": own.width, "heads": own.heads, "layers": own.expert_layers, "levels": own.noise == LEARNED},
+        )
+        self.pool = Pool(own.width, own.heads)
+        inputs = own.width + self._critic_sight.numbers + self.action_dim
+        self.critics = nn.ModuleList(Dense(inputs, own.critic_hidden, 1) for _ in range(own.critics))
+        self.target_pool, self.target_critics = _frozen(self.pool), _frozen(self.critics)
+        self.updates: Tensor
+        self.register_buffer("updates", torch.zeros(()))
+        self._generator: torch.Generator | None = None
+
+    @property
+    def sac_entropy_dim(self) -> int:
+        """log pi sums over the executed numbers of each step of a path."""
+        return int(self.options.steps) * self.action_dim
+
+    def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Prefix:
+        """The prefix; no gradient leads from the critics' to the actor's."""
+        if role == "critic":
+            return self._critic_features(self.critic_prefix, obs)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.options.prefix_frozen):
+            prefix: Prefix = self.prefix(obs)
+        return prefix
+
+    def sac_target_features(self, obs: Mapping[str, Tensor]) -> Prefix:
+        """The prefix that the target critics see."""
+        return self._critic_features(self.target_prefix, obs)
+
+    def sac_forward_actor(
+        self, features: Prefix, generator: torch.Generator | None, deterministic: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Action ``(B, D)`` at the end of a path, log of the path's density ``(B,)`` where the noise is learned, no latent."""
+        shape = (len(features.tokens), self._actions, self._dims)
+        device = features.tokens.device
+        if deterministic and generator is None:
+            x = torch.zeros(shape, device=device)
+        else:
+            x = torch.randn(shape, generator=generator, device=device)
+        log_prob: Tensor | None = None
+        stops = flow.times(self.options.steps)
+        for time, until in pairwise(stops):
+            velocity, raw = self._expert(x, x.new_full((len(x),), time), features)
+            level = self._level(raw)
+            if deterministic or self.options.noise == NONE:
+                x = flow.ode_step(x, velocity, time, until)
+                continue
+            mean, std = flow.sde_step(x, velocity, time, until, level)
+            noise = torch.randn(shape, generator=generator, device=device)
+            x = mean + std * noise
+            if isinstance(std, Tensor) and raw is not None:
+                step = flow.log_density(noise[:, : self._executed], std[:, : self._executed])
+                log_prob = step if log_prob is None else log_prob + step
+        return x[:, : self._executed].clamp(-1.0, 1.0).flatten(1), log_prob, None
+
+    def sac_forward_critic(self, features: Prefix, action: Tensor, twin: str = ONLINE) -> Tensor:
+        """Values of the N critics, ``(B, N)``, of what the pool answers, the plain numbers and the executed chunk."""
+        if twin not in (ONLINE, TARGET):
+            raise SpecError(f"twin: {twin!r} is not one of {ONLINE}, {TARGET}")
+        pool, heads = (self.pool, self.critics) if twin == ONLINE else (self.target_pool, self.target_critics)
+        x = torch.cat((pool(features), features.state, action), dim=1)
+        return torch.cat([head(x) for head in heads], dim=1)
+
+    def bc_loss(self, features: Prefix, action: Tensor, counts: Tensor) -> Tensor:
+        """Flow matching on replayed actions ``(B, D)``: which way the noise leads to what was executed."""
+        require_shape("action", action, (None, self.action_dim))
+        rows, shape = len(action), (len(action), self._executed, self._dims)
+        target, counted = action.reshape(shape), counts.reshape(shape)
+        if self._actions > self._executed:  # what lies behind the executed actions is nobody's, and counts nothing
+            behind = action.new_zeros((rows, self._actions - self._executed, self._dims))
+            target, counted = torch.cat((target, behind), dim=1), torch.cat((counted, behind), dim=1)
+        noise = torch.randn(target.shape, generator=self._generator, device=action.device)
+        time = torch.rand(rows, generator=self._generator, device=action.device)
+        velocity, _ = self._expert(flow.noisy(target, noise, time), time, features)
+        return flow.matching_loss(velocity, target, noise, counted) * (self._actions / self._executed)
+
+    def use_generator(self, generator: torch.Generator) -> None:
+        """Draw noise and times of :meth:`bc_loss` from ``generator``."""
+        self._generator = generator
+
+    def actor_params(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The expert, and the prefix unless it is frozen."""
+        if not self.options.prefix_frozen:
+            yield from self.prefix.named_parameters(prefix="prefix")
+        yield from self.expert.named_parameters(prefix="expert")
+
+    def critic_params(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Pool and critics, and their own prefix where they have one."""
+        if self.critic_prefix is not None:
+            yield from self.critic_prefix.named_parameters(prefix="critic_prefix")
+        yield from self.pool.named_parameters(prefix="pool")
+        yield from self.critics.named_parameters(prefix="critics")
+
+    @property
+    def critic_network_heads(self) -> Sequence[nn.Module]:
+        """Their own prefix, if any, the pool, the critics."""
+        return [*([] if self.critic_prefix is None else [self.critic_prefix]), self.pool, *self.critics]
+
+    @property
+    def target_network_heads(self) -> Sequence[nn.Module]:
+        """Their slow copies."""
+        return [*([] if self.target_prefix is None else [self.target_prefix]), self.target_pool, *self.target_critics]
+
+    @torch.no_grad()
+    def sac_update_target_network(self, tau: float) -> None:
+        """As any model's; each update brings a falling noise level one step down."""
+        super().sac_update_target_network(tau)
+        self.updates += 1.0
+
+    def policy_description(self) -> dict[str, Any]:
+        """This class with the options that acting depends on."""
+        return {**super().policy_description(), "options": dump(replace(self.options, **_ACTING))}
+
+    def policy_tensors(self) -> dict[str, Tensor]:
+        """Prefix, expert, and how far the noise level has come down."""
+        seen = ("prefix.", "expert.", "updates")
+        return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(seen)}
+
+    def _expert(self, x: Tensor, time: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor | None]:
+        velocity, raw = self.expert(x, time, prefix)
+        return velocity.float(), None if raw is None else raw.float()
+
+    def _level(self, raw: Tensor | None) -> Tensor | float:
+        """Noise level of a step: learned, between the bounds and in equal ratios; or that of the schedule by now."""
+        own = self.options
+        scale = own.train_scale if self.training else own.rollout_scale
+        if raw is not None:
+            level: Tensor = scale * own.level_low * (own.level / own.level_low) ** torch.sigmoid(raw)
+            return level
+        if own.level_end < 0 or not own.level_updates:
+            return float(own.level * scale)
+        done = (self.updates / own.level_updates).clamp(max=1.0)
+        falling: Tensor = scale * (own.level_end + 0.5 * (own.level - own.level_end) * (1.0 + torch.cos(math.pi * done)))
+        return falling
+
+    def _critic_features(self, encoder: nn.Module | None, obs: Mapping[str, Tensor]) -> Prefix:
+        if encoder is not None:
+            own: Prefix = encoder(obs)
+            return own
+        with torch.no_grad():
+            shared: Prefix = self.prefix(obs)
+        return shared._replace(state=self._critic_sight.state(obs))
+
+    def _encoder(self, sight: Sight) -> PrefixEncoder:
+        own = self.options
+        return PrefixEncoder(
+            sight,
+            self.spec.stack,
+            width=own.width,
+            heads=own.heads,
+            layers=own.prefix_layers,
+            vocabulary=own.vocabulary,
+            channels=own.channels,
+            strides=own.strides,
+        )
+
+
+def _frozen(module: Any) -> Any:
+    """A copy that no gradient reaches; None of None."""
+    return None if module is None else copy.deepcopy(module).requires_grad_(False).eval()
