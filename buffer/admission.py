@@ -18,6 +18,7 @@ RETRY_S = 0.25
 MAX_PATH = 4096
 HELLO_FIRST = Refused("hello-first", "no session with this buffer; say hello", RETRY_S)
 OPENING = Refused("opening", "the buffer is reserving the pool", RETRY_S)
+REVOKED = Refused("key-revoked", "its key was revoked", 0.0)
 NO_SPEC = Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
 
 # Not faults: part of any start, so they are not counted as refusals.

@@ -42,6 +42,7 @@ class Session:
     report: dict[str, Any] = field(default_factory=dict)
     compression: str = NONE
     protocol: int = PROTOCOL
+    user: str = ""  # its public key, where keys are used
 
     @property
     def name(self) -> str:

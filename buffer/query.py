@@ -8,25 +8,40 @@ from typing import Any
 
 import zmq
 
-from headrace.common.errors import DeadlineExceeded, HeadraceError, WireError
+from headrace.common.errors import DeadlineExceeded, HeadraceError, SessionRefused, WireError
 from headrace.common.wire import sockets
 from headrace.common.wire.codec import decode, encode
+from headrace.common.wire.key_files import KeyFiles, own_secret
 from headrace.common.wire.link import new_hello
 from headrace.common.wire.messages import Answer, Goodbye, Query, Refused, Welcome
+from headrace.common.wire.network import NetworkConfig
+
+LOCAL = NetworkConfig()  # of this host, without keys
 
 
 class Observer:
-    """A connection that asks for the status as often as it likes."""
+    """A connection that asks for the status as often as it likes.
 
-    def __init__(self, endpoint: str) -> None:
+    Raises:
+        ConfigError: ``endpoint`` is none, or needs a key that ``network.keys`` does not hold.
+    """
+
+    def __init__(self, endpoint: str, network: NetworkConfig = LOCAL) -> None:
         self._endpoint = endpoint
+        self._hello = new_hello("observer", f"observer-{time.time_ns()}")
+        secret = own_secret(network, self._hello.role, self._hello.id)
+        key = (
+            f"know the key of {KeyFiles.of(network).secret_path(secret.name)}"
+            if secret
+            else "want no keys (--network.keys DIR)"
+        )
+        self._silent = f"is a buffer listening there, and does it {key}?"
         self._context = zmq.Context()
         try:
-            self._socket = sockets.dealer(self._context, endpoint)
+            self._socket = sockets.dealer(self._context, endpoint, network, secret)
         except HeadraceError:
             self._context.term()
             raise
-        self._hello = new_hello("observer", f"observer-{time.time_ns()}")
         self._known = False  # to the buffer, as far as we have heard
 
     def status(self, deadline_s: float) -> dict[str, Any]:
@@ -37,9 +52,10 @@ class Observer:
         """What the buffer answers to a query.
 
         Raises:
+            SessionRefused: the buffer turned this key away.
             DeadlineExceeded: no answer within ``deadline_s`` (s).
         """
-        end, why = time.monotonic() + deadline_s, "is a buffer listening there?"
+        end, why = time.monotonic() + deadline_s, self._silent
         self._ask(what)
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(min(left, 0.1) * 1000) + 1):
@@ -50,6 +66,8 @@ class Observer:
             if isinstance(message, Answer) and message.what == what and len(frames) == 2:
                 return _object(frames[1])
             if isinstance(message, Refused):
+                if message.retry_s <= 0:
+                    raise SessionRefused(message.reason, message.detail)
                 time.sleep(min(message.retry_s, 0.05))
                 self._known, why = False, message.detail
                 self._ask(what)
@@ -74,9 +92,9 @@ class Observer:
             time.sleep(0.02)  # not connected yet; asked again until the deadline
 
 
-def status(endpoint: str, deadline_s: float) -> dict[str, Any]:
-    """One status of the buffer at ``endpoint``; raises :class:`DeadlineExceeded` without an answer."""
-    observer = Observer(endpoint)
+def status(endpoint: str, deadline_s: float, network: NetworkConfig = LOCAL) -> dict[str, Any]:
+    """One status of the buffer at ``endpoint``; raises as :class:`Observer` and its :meth:`~Observer.ask`."""
+    observer = Observer(endpoint, network)
     try:
         return observer.status(deadline_s)
     finally:

@@ -26,6 +26,7 @@ from headrace.buffer.bound import bound
 from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
+from headrace.buffer.gate import Gate, hang_up
 from headrace.buffer.limits import OTHERS, Limits
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.pacing import Pacing, PacingConfig
@@ -41,7 +42,10 @@ from headrace.common.errors import MemoryCapped, PoolTorn, describe_os_error
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import sockets
+from headrace.common.wire.codec import Parts
 from headrace.common.wire.fragments import size_of
+from headrace.common.wire.key_files import KeyFiles
+from headrace.common.wire.keys import BUFFER
 from headrace.common.wire.network import NetworkConfig
 
 LOG = logging.getLogger(__name__)
@@ -97,8 +101,9 @@ class Server:
         socket: zmq.Socket[bytes],
         clock: Clock,
         ready: Callable[[], None] | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        self._service, self._worker, self._socket, self._clock = service, worker, socket, clock
+        self._service, self._worker, self._socket, self._clock, self._gate = service, worker, socket, clock, gate
         self._ready, self._ready_at = ready, 0.0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
         self._busy = False
@@ -114,6 +119,9 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
         self._loop.add_reader(self._fd, self._drain)
+        fds = self._gate.fds if self._gate is not None else []
+        for fd in fds:
+            self._loop.add_reader(fd, self._serve_gate)
         ticker = self._loop.create_task(self._tick())
         ticker.add_done_callback(lambda t: None if t.cancelled() else self._end(t.exception()))
         try:
@@ -122,7 +130,8 @@ class Server:
             ticker.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ticker
-            self._loop.remove_reader(self._fd)
+            for fd in (self._fd, *fds):
+                self._loop.remove_reader(fd)
             self._executor.shutdown(wait=True)
 
     def _stop(self, reason: str) -> None:
@@ -156,7 +165,10 @@ class Server:
         while True:
             now = self._clock.now()
             self._tell(now)
+            self._serve_gate()
             self._send(self._service.tick(now))
+            if self._gate is not None and self._gate.keys.look(now):
+                self._send(self._service.rekeyed(now))
             if self._service.backups is not None:
                 self._service.backups.tick(self._worker.pool, now)
             self._drain()
@@ -172,10 +184,24 @@ class Server:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
-            self._send(self._service.receive(frames[0].bytes, [f.buffer for f in frames[1:]], now))
+            self._receive(frames, now)
         else:
             self._loop.call_soon(self._drain)
         self._work()
+
+    def _receive(self, frames: list[zmq.Frame], now: float) -> None:
+        parts: Parts = [f.buffer for f in frames[1:]]
+        if self._gate is None:
+            self._send(self._service.receive(frames[0].bytes, parts, now))
+            return
+        user = str(frames[0].get("User-Id"))  # what the gate has called it by
+        self._send(self._service.receive(frames[0].bytes, parts, now, user))
+        if self._gate.keyring.who(user) is None:
+            hang_up(frames[0])  # revoked, and it goes on talking
+
+    def _serve_gate(self) -> None:
+        if self._gate is not None and self._gate.serve():
+            self._loop.call_soon(self._serve_gate)
 
     def _work(self) -> None:
         if self._busy or self._ended.done():
@@ -231,7 +257,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     """Run a buffer until SIGTERM or SIGINT; 0 when it ended in order.
 
     Raises:
-        ConfigError: the port is taken or open to strangers.
+        ConfigError: the port is taken or open to strangers, or the buffer has no key.
         PoolLocked: another process owns the pool directory.
         NoSpace: the pool does not fit.
         PoolError, SpecError: the past cannot be opened, or does not fit the pool.
@@ -242,13 +268,13 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     lock = PoolLock(settings.pool_dir, BUFFER_LOCK)
     context = zmq.Context()
     try:
-        socket = sockets.router(context, settings.network)
-        with contextlib.closing(socket):
+        with contextlib.ExitStack() as stack:
+            socket, gate = _listen(settings.network, context, stack)
             worker = PoolWorker(existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
-            with contextlib.closing(worker):
-                spec = worker.totals().spec
-                limits = Limits.set(settings.bound(spec), settings.limits.memory_cap_bytes, settings.pool.max_actors)
-                _run(settings, worker, socket, limits, clock)
+            stack.callback(worker.close)
+            spec = worker.totals().spec
+            limits = Limits.set(settings.bound(spec), settings.limits.memory_cap_bytes, settings.pool.max_actors)
+            _run(settings, worker, socket, limits, clock, gate)
     except MemoryError:  # a peer may have brought it so far; what was acknowledged is in the pool
         raise MemoryCapped("the buffer needed more memory than buffer.memory_cap_bytes lets it have") from None
     finally:
@@ -257,7 +283,33 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     return 0
 
 
-def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes], limits: Limits, clock: Clock) -> None:
+def _listen(
+    network: NetworkConfig, context: zmq.Context[zmq.Socket[bytes]], stack: contextlib.ExitStack
+) -> tuple[zmq.Socket[bytes], Gate | None]:
+    """The listening socket, and where keys are used its gate, with which it was seen to refuse strangers."""
+    if not network.keys:
+        socket = sockets.router(context, network)
+        stack.callback(socket.close)
+        return socket, None
+    files = KeyFiles.of(network)
+    secret = files.secret(BUFFER, BUFFER)
+    gate = Gate(context, files)
+    stack.callback(gate.close)
+    socket = sockets.router(context, network, secret)
+    stack.callback(socket.close)
+    gate.guard(socket, secret.public.decode("ascii"))
+    stack.callback(gate.release)
+    return socket, gate
+
+
+def _run(
+    settings: BufferSettings,
+    worker: PoolWorker,
+    socket: zmq.Socket[bytes],
+    limits: Limits,
+    clock: Clock,
+    gate: Gate | None,
+) -> None:
     network = settings.network
     totals = worker.totals()
     watch = Watch(settings.run_id, clock.now(), limits)
@@ -272,6 +324,7 @@ def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes]
         most=settings.sessions,
     )
     service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read, settings.pool.max_actors)
+    service.keyring = gate.keyring if gate is not None else None
     backups = None
     if settings.snapshot_dir is not None:
         backups = Backups(settings.snapshot_dir, settings.pool.snapshot_every_s, settings.pool.snapshot_keep, clock.now())
@@ -280,16 +333,21 @@ def _run(settings: BufferSettings, worker: PoolWorker, socket: zmq.Socket[bytes]
     LOG.info("listening on %s", endpoint)
     ready = None if settings.ready is None else partial(settings.ready, endpoint)
     try:
-        _runner()(_main(service, worker, socket, clock, ready))
+        _runner()(_main(service, worker, socket, clock, ready, gate))
     finally:
         if backups is not None:
             backups.close()
 
 
 async def _main(
-    service: Service, worker: PoolWorker, socket: zmq.Socket[bytes], clock: Clock, ready: Callable[[], None] | None
+    service: Service,
+    worker: PoolWorker,
+    socket: zmq.Socket[bytes],
+    clock: Clock,
+    ready: Callable[[], None] | None,
+    gate: Gate | None,
 ) -> None:
-    await Server(service, worker, socket, clock, ready).run()
+    await Server(service, worker, socket, clock, ready, gate).run()
 
 
 def _unsaid(context: dict[str, Any]) -> RuntimeError:

@@ -1,9 +1,10 @@
 """The buffer's decisions, without sockets: a message and a time come in, messages and pool work go out.
 
-    receive(peer, parts, now)   decode, find the session, act or queue work for the pool's thread
-    take_work()                 the queued work, once the thread is free
-    finish(done, totals, now)   acks, rejects, batches, announcements
-    tick(now)                   leases, heartbeats, allowances, the end of the run
+    receive(peer, parts, now, user)   decode, find the session, act or queue work for the pool's thread
+    take_work()                       the queued work, once the thread is free
+    finish(done, totals, now)         acks, rejects, batches, announcements
+    tick(now)                         leases, heartbeats, allowances, the end of the run
+    rekeyed(now)                      the end of sessions whose key was revoked
 
 What is wrong is counted by reason and peer in ``refused``, and who has a session is told why (:class:`Declined`). Strangers get
 no answer but, for a well-formed message that needs a session, a request to say hello. Rows, batches and weights are the
@@ -27,6 +28,7 @@ from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.fleet import Fleet, name_of
 from headrace.buffer.intake import Intake
+from headrace.buffer.keyring import Keyring
 from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.refusals import STRANGERS, Refusals
 from headrace.buffer.status import Watch
@@ -71,6 +73,7 @@ class Service:
         most_actors: int,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
+        self.keyring: Keyring | None = None  # where keys are used
         self.stopping = ""
         self.not_told = ""  # why where this buffer listens is not written down
         self.backups: Backups | None = None
@@ -115,6 +118,13 @@ class Service:
         return self._board.refused
 
     @property
+    def security(self) -> dict[str, Any]:
+        """What keeps strangers out: ``keys``, ``loopback``, or with ``insecure`` nothing."""
+        if self.keyring is not None:
+            return {"mode": "keys", **self.keyring.report()}
+        return {"mode": "insecure" if self._network.insecure else "loopback"}
+
+    @property
     def traffic(self) -> dict[str, Traffic]:
         """What compression did to rows, batches and weights, by that name."""
         return self._board.traffic
@@ -146,13 +156,13 @@ class Service:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    def receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
-        """Act on one message of a peer; never raises for what a peer sent."""
+    def receive(self, peer: bytes, parts: Parts, now: float, user: str = "") -> list[Out]:
+        """Act on one message of a peer, whose key is ``user`` where keys are used; never raises for what a peer sent."""
         client = self._clients.get(peer)
         if client is not None:
             client.taken += size_of(parts)
         try:
-            return self._as_spoken(self._receive(peer, parts, now))
+            return self._as_spoken(self._receive(peer, parts, now, user))
         except WireError as error:
             version = unspoken_hello(parts[0]) if error.reason == "version" else None
             if version is not None:
@@ -165,15 +175,17 @@ class Service:
                 LOG.exception("a message of %d frames was dropped by a defect", len(parts))
             return self._decline(peer, "defect", "the buffer has a defect; its log says where", now)
 
-    def _receive(self, peer: bytes, parts: Parts, now: float) -> list[Out]:
+    def _receive(self, peer: bytes, parts: Parts, now: float, user: str) -> list[Out]:
+        if self.keyring is not None and self.keyring.who(user) is None:
+            raise WireError("key-revoked", "the connection is older than that")
         if not 1 <= len(parts) <= MAX_PARTS:
             raise WireError("arity", f"a message of {len(parts)} frames, at most {MAX_PARTS}")
         message = decode(parts[0], LACKS)
         if isinstance(message, m.Hello):
             check_sender(message, parts[1:], message.role)
-            return self._on_hello(peer, message, now)
+            return self._on_hello(peer, message, now, user)
         client = self._clients.get(peer)
-        if client is None or self.fleet.find(peer, now) is None:
+        if client is None or client.session.user != user or self.fleet.find(peer, now) is None:
             return self._turn_away(peer, admission.HELLO_FIRST, version_of(parts[0]))
         self._credits.check(client, message, size_of(parts))
         return self._handle(client, message, list(parts[1:]), now) + self._credits.give(client)
@@ -203,7 +215,10 @@ class Service:
         worded = [(peer, in_version(parts, self._older[peer]) if peer in self._older else parts) for peer, parts in out]
         return [(peer, parts) for peer, parts in worded if parts]
 
-    def _on_hello(self, peer: bytes, hello: m.Hello, now: float) -> list[Out]:
+    def _on_hello(self, peer: bytes, hello: m.Hello, now: float, user: str) -> list[Out]:
+        barred = self.keyring.refuse(user, hello) if self.keyring is not None else None
+        if barred is not None:
+            return self._turn_away(peer, barred, hello.protocol)
         known = self._clients.get(peer)
         if known is not None and known.session.name != name_of(hello.role, hello.id):
             self._end(known)  # a peer is one client
@@ -211,6 +226,7 @@ class Service:
         if isinstance(answer, m.Refused):
             return self._turn_away(peer, answer, hello.protocol)
         session, old = answer
+        session.user = user
         if old is not None:
             self._forget(old.peer)
         if hello.protocol != m.PROTOCOL:
@@ -360,6 +376,8 @@ class Service:
         """Move time on: leases, heartbeats, allowances, and the end of the run."""
         self.refused.tick(now)
         self.rejected.tick(now)
+        if self.keyring is not None:
+            self.keyring.refused.tick(now)
         for session in self.fleet.expired(now):
             client = self._clients.get(session.peer)
             self.watch.lost(session, now)
@@ -379,6 +397,19 @@ class Service:
                 if self.phase == "done" or (self.pacing.finished and client.session.role == "learner"):
                     out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
         return self._as_spoken(out)
+
+    def rekeyed(self, now: float) -> list[Out]:
+        """The keyring has changed: end the sessions whose key does not open them any more."""
+        out: list[Out] = []
+        for client in list(self._clients.values()):
+            session = client.session
+            if self.keyring is None or self.keyring.allows(session.user, session.role, session.id):
+                continue
+            self.refused.add(session.name, admission.REVOKED.reason)
+            self.watch.lost(session, now, admission.REVOKED.detail)
+            self._end(client)
+            out.append((session.peer, [encode(admission.REVOKED)]))
+        return out
 
     def stop(self, reason: str) -> list[Out]:
         """Begin to end: no new sessions, every client is asked to leave."""

@@ -210,12 +210,14 @@ class Watch:
                 "fenced": service.fleet.fenced,
                 **{f"rejected_{k}": n for k, n in service.rejected.by_reason.items()},
                 **{f"refused_{k}": n for k, n in service.refused.by_reason.items()},
+                **{f"turned_away_{k}": n for k, n in (service.keyring.refused.by_reason if service.keyring else {}).items()},
             },
             "rejected_of": service.rejected.by_peer,
             "refused_of": service.refused.by_peer,
             "sampling": totals.sampling,
             "compression": {what: asdict(traffic) for what, traffic in service.traffic.items()},
             "snapshots": service.backups.report() if service.backups is not None else None,
+            "security": service.security,
             "memory": {**process_memory(), **(self._limits.report() if self._limits is not None else {})},
             "tasks": _tasks(),
             "waiting": self._waiting(service),
@@ -260,6 +262,7 @@ class Watch:
         warnings += [f"not written: {what}: {why}" for what, why in _not_written(service).items() if why]
         refused = sorted((reason, n) for reason, n in service.refused.by_reason.items() if reason.startswith("priority-"))
         warnings += [f"{n} messages with priorities refused: {reason}" for reason, n in refused]
+        warnings += _security(service.security)
         for learner in service.fleet.sessions("learner"):
             if learner.report.get("not_saved"):
                 warnings.append(f"no checkpoint: {learner.report['not_saved']}")
@@ -349,6 +352,16 @@ def _not_written(service: Service) -> dict[str, Any]:
         "snapshot": "" if service.backups is None else service.backups.failure,
         "metrics": learners[0].report.get("not_logged", "") if learners else "",
     }
+
+
+def _security(security: Mapping[str, Any]) -> list[str]:
+    if security["mode"] == "insecure":
+        return ["network.insecure: anybody who reaches the port may read, write and publish"]
+    problems = [f"a key is not known: {problem}" for problem in security.get("problems", ())]
+    away = security.get("turned_away", {})
+    return problems + [
+        f"{sum(counts.values())} connections from {place} turned away: {', '.join(counts)}" for place, counts in away.items()
+    ]
 
 
 def _who(session: Session, now: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|doctor``."""
+"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|keys|doctor``."""
 
 from __future__ import annotations
 
@@ -15,20 +15,13 @@ import headrace
 from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
 from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE
+from headrace.launch.key_command import add_keys
 
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
 data set, which is seen from what SRC holds. All rows enter or none."""
-LIGHT = (
-    "buffer",
-    "actor",
-    "eval",
-    "export",
-    "plot",
-    "status",
-    "pool",
-    "chaos",
-)  # one thread of the numeric libraries is best for them
+# One thread of the numeric libraries is best for them.
+LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "keys")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -209,11 +202,14 @@ def _add_tools(commands: Any) -> None:
     status.add_argument(
         "target", nargs="?", metavar="RUN|ENDPOINT", help="run directory or tcp://HOST:PORT; default: newest in runs/"
     )
+    status.set_defaults(takes_overrides=True)
+    status.epilog = "Beyond this host say --network.keys DIR, where operator.secret lies, or --network.insecure true."
     status.add_argument("--json", action="store_true", help="print one JSON object and exit")
     status.add_argument("--once", action="store_true", help="print once and exit")
     status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")
     _add_pool(commands)
     _add_chaos(commands)
+    add_keys(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
 
@@ -357,12 +353,14 @@ def _plot(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _status(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.credentials import network_of
     from headrace.launch.watch import endpoint_of, newest_run, show, show_synchronous, synchronous_status
 
     target = args.target or newest_run(Path("runs"))
     if (status := synchronous_status(target)) is not None:
         return show_synchronous(status, as_json=args.json)
-    return show(endpoint_of(target), as_json=args.json, once=args.once, deadline_s=args.deadline)
+    network = network_of(target, overrides)
+    return show(endpoint_of(target), network, as_json=args.json, once=args.once, deadline_s=args.deadline)
 
 
 def _pool(args: argparse.Namespace, overrides: list[str]) -> int:

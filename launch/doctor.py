@@ -17,6 +17,7 @@ from headrace.buffer.ring import geometry
 from headrace.common.cores import usable_cores
 from headrace.common.errors import ConfigError, EnvError, HeadraceError, NoSpace, SpecError
 from headrace.common.specs import TransitionSpec
+from headrace.common.wire.key_files import SECRET, KeyFiles
 from headrace.launch.children import THREAD_VARIABLES
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.machine import GIB, cpu_model, gpu, memory_limit, version_of
@@ -70,6 +71,7 @@ def findings(config: Path | None, overrides: Sequence[str]) -> Iterator[Finding]
     if spec is not None:
         yield from _room(options, spec)
         yield from _memory(options, spec)
+    yield from _keys(options)
     yield _port(options)
 
 
@@ -152,6 +154,34 @@ def _room(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
         yield Finding("pool", BAD, f"{existing} cannot be written", "choose another run.dir or run.pool_dir")
 
 
+def _keys(config: RunConfig) -> Iterator[Finding]:
+    """Of ``network.keys``: files that hold no key, and secrets that roles of this host would miss or refuse."""
+    if not config.network.keys:
+        return
+    files = KeyFiles.of(config.network)
+    if not files.path.exists():
+        yield Finding("keys", WARN, f"{files.path} is missing", "train makes it; roles that are started by hand need it")
+        return
+    try:
+        keys, problems = files.public()
+    except ConfigError as error:
+        keys, problems = {}, [str(error)]
+    secrets = [path.name.removesuffix(SECRET) for path in sorted(files.path.glob(f"*{SECRET}"))]
+    roles = {key.name: key.role for key in keys.values()}
+    for name in secrets:
+        if name not in roles:
+            problems.append(f"network.keys: {files.secret_path(name)} is of a key that the buffer does not know")
+            continue
+        try:
+            files.secret(name, roles[name])
+        except ConfigError as error:
+            problems.append(str(error))
+    for problem in problems:
+        yield Finding("keys", BAD, problem)
+    if not problems:
+        yield Finding("keys", GOOD, f"{len(keys)} in {files.path}, with the secrets of {', '.join(secrets) or 'nobody'}")
+
+
 def _memory(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
     """The declared bounds of the roles, which hold whatever is offered to them."""
     rows = config.learner.batch_size * max(1, len(config.sampling.mixes))
@@ -169,10 +199,12 @@ def _port(config: RunConfig) -> Finding:
     import zmq
 
     from headrace.common.wire import sockets
+    from headrace.common.wire.keys import BUFFER, Secret, new_pair
 
     context = zmq.Context()
+    public, secret = new_pair()  # nobody vouches for anybody who comes by it, so nobody gets in
     try:
-        sockets.router(context, config.network).close(0)
+        sockets.router(context, config.network, Secret(BUFFER, BUFFER, secret, public)).close(0)
     except HeadraceError as error:
         return Finding("endpoint", BAD, str(error))
     finally:

@@ -14,6 +14,7 @@ from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError
 from headrace.launch.config import RunConfig, read_config
 from headrace.launch.counting import Counting
+from headrace.launch.credentials import network_of
 from headrace.launch.rundir import RunDir
 
 DEADLINE_S = 5.0
@@ -140,7 +141,7 @@ def take_snapshot(target: Path, *, as_json: bool) -> int:
 
 
 def _ask_for_snapshot(run: RunDir, counting: Counting) -> str:
-    observer = Observer(run.endpoint.read_text().strip())
+    observer = Observer(run.endpoint.read_text().strip(), network_of(str(run.path)))
     try:
         number = int(observer.ask("snapshot", DEADLINE_S)["number"])
         return str(wait_for(lambda: dict(observer.status(DEADLINE_S)["snapshots"]), number, STALLED_S, counting)["directory"])

@@ -34,6 +34,7 @@ class RunDir:
         self.logs = path / "logs"
         self.pool = path / "pool"
         self.snapshots = path / "snapshots"
+        self.keys = path / "keys"
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.curve = path / "curve.png"

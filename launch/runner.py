@@ -22,12 +22,14 @@ from headrace.buffer.generations import is_pool
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
-from headrace.common.config import dump, load
+from headrace.common.config import dump, load, replace
 from headrace.common.errors import CheckpointError, HeadraceError
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import WeightSet
+from headrace.common.wire.network import NetworkConfig
 from headrace.launch.children import is_routine
 from headrace.launch.config import RunConfig, digest, make_config, read_config, resume_config
+from headrace.launch.credentials import absolute, make_keys
 from headrace.launch.lineup import Lineup
 from headrace.launch.pinning import find_demos
 from headrace.launch.play import find_policy, judge, make_player, read_policy
@@ -112,6 +114,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
     find_past(config)
     find_demos(config)
     require_parts(config)
+    config = replace(config, network=absolute(config.network))
     run = new_run(config)
     with run.undone_if_refused():
         return _Job(config, run, policy).run()
@@ -256,7 +259,8 @@ class _Job:
     def _supervised(self) -> Status:
         if self._config.pacing.online and not self._config.actor.count:
             self._progress.notice(f"actor.count 0: waiting for actors of yours: headrace actor {self._run.path} --id NAME")
-        supervisor = self._supervisor()
+        lineup = Lineup(self._config, self._run, self._init_from)
+        supervisor = self._supervisor(lineup, make_keys(self._config.network, self._run, lineup.plans()))
         decisions = supervisor.run()
         if decisions.outcome == INTERRUPTED:
             raise Stopped(hurried=decisions.hurried)
@@ -275,15 +279,14 @@ class _Job:
         else:
             move_tree(pool, self._run.pool, self._progress.notice)
 
-    def _supervisor(self) -> Supervisor:
-        lineup = Lineup(self._config, self._run, self._init_from)
+    def _supervisor(self, lineup: Lineup, network: NetworkConfig) -> Supervisor:
         return Supervisor(
             lineup.plans(),
             self._run,
             self._config.supervisor,
             command=lineup.command,
             environment=lineup.environment,
-            observe=Observer,
+            observe=lambda endpoint: Observer(endpoint, network),
             watcher=self._reporter,
         )
 

@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.common.config import dump
+from headrace.common.config import dump, replace
 from headrace.common.errors import ConfigError
 from headrace.launch.config import RunConfig, digest, make_config, read_config
+from headrace.launch.credentials import keyed
 from headrace.launch.rundir import RunDir
 
 
@@ -24,7 +25,8 @@ def load_target(target: Path, overrides: Sequence[str] = ()) -> tuple[RunConfig,
     run = RunDir.open(target)
     if overrides:
         raise ConfigError(f"{target}: the options of a run are in its config.yaml; {overrides[0]} cannot change them here")
-    return make_config(read_config(run.config)), run
+    config = make_config(read_config(run.config))
+    return replace(config, network=keyed(config.network, run)), run
 
 
 def new_run(config: RunConfig) -> RunDir:

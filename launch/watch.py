@@ -10,6 +10,7 @@ from typing import Any
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import ConfigError, DeadlineExceeded
+from headrace.common.wire.network import NetworkConfig
 from headrace.launch.config import read_config
 from headrace.launch.progress import LINE_EVERY_S, Progress, text
 from headrace.launch.rundir import RunDir, read_lines
@@ -94,16 +95,17 @@ def newest_run(parent: Path) -> str:
     return str(runs[-1].parent)
 
 
-def show(endpoint: str, *, as_json: bool, once: bool, deadline_s: float) -> int:
+def show(endpoint: str, network: NetworkConfig, *, as_json: bool, once: bool, deadline_s: float) -> int:
     """Print the status of the buffer at ``endpoint``.
 
     Raises:
+        ConfigError: ``network`` holds no key for it.
         DeadlineExceeded: it does not answer within ``deadline_s``.
     """
     from rich.console import Console
 
     console = Console()
-    observer = Observer(endpoint)
+    observer = Observer(endpoint, network)
     progress = Progress(console, endpoint, MonotonicClock())
     try:
         status = observer.status(deadline_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from speed.curve_table import TABLE as CURVE
 from speed.learning_table import TABLE as LEARNER
 from speed.table import TABLE as POOL
 
@@ -42,14 +43,16 @@ def page(
     learner: Records = (),
     promised: Sequence[str] = (),
     fuzz: Records = (),
+    curve: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
-        " `promises.py`, `kills.py`, `powercut.py`, `fuzz.py`, `pool.py`, `learner.py` and `mutants.py` in `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz),
+        " `promises.py`, `kills.py`, `powercut.py`, `fuzz.py`, `pool.py`, `learner.py`, `curve.py` and `mutants.py` in"
+        " `benchmarks/`.",
+        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve),
         "## Promises",
         "What is promised, and the trials that try to break it; the commands are scripts of `benchmarks/`. A bound says how"
         " often a trial may fail at most, with 95 % confidence, after what was seen: 1 - 0.05^(1/N) after 0 of N.",
@@ -72,6 +75,8 @@ def page(
         *speed_section(POOL, pool),
         "## Speed of the learner",
         *speed_section(LEARNER, learner),
+        "## What keys cost",
+        *speed_section(CURVE, curve),
         "## Planted faults",
         _mutants(mutants),
         *_others(others),
@@ -89,6 +94,7 @@ def summary(
     powercuts: Records = (),
     learner: Records = (),
     fuzz: Records = (),
+    curve: Records = (),
 ) -> list[Line]:
     """Every verdict."""
     lines = gate_lines(gates)
@@ -97,6 +103,7 @@ def summary(
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]
+    lines += [speed_line("keys", name, curve) for name in CURVE]
     return [*lines, fuzz_line(fuzz), _mutants_line(mutants)]
 
 

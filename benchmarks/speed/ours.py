@@ -42,7 +42,6 @@ WELCOME_S, STALL_S = 60.0, 30.0
 FULL_S = 0.002
 DISTINCT_BYTES = 8 << 20
 FILL_ROWS = 1000
-NETWORK = NetworkConfig()
 Options = dict[str, Any]
 
 
@@ -55,7 +54,12 @@ def buffer(options: Options) -> None:
     )
     pacing = PacingConfig(env_steps=0, hold_actors=False, hold_learner=False, ratio=1000.0, min_fill=data.BATCH)
     with tempfile.TemporaryDirectory(dir=options["place"]) as place:
-        serve(BufferSettings(NETWORK, pool, Path(place), pacing, "speed", 0, _answer))
+        serve(BufferSettings(_network(options), pool, Path(place), pacing, "speed", 0, _answer))
+
+
+def _network(options: Options) -> NetworkConfig:
+    """With the keys in the directory ``keys``, if there is one."""
+    return NetworkConfig(keys=options.get("keys", ""))
 
 
 def _answer(endpoint: str) -> None:
@@ -102,10 +106,10 @@ def actor(options: Options) -> None:
             links[0][0].wait(FULL_S)  # the links' threads need the interpreter now
 
     def window(seconds: float) -> Mapping[str, Any]:
-        before, start = acknowledged(), time.perf_counter()
+        before, start, cpu = acknowledged(), time.perf_counter(), time.process_time()
         while (elapsed := time.perf_counter() - start) < seconds:
             offer()
-        return {"rate": (acknowledged() - before) / elapsed}
+        return {"rate": (acknowledged() - before) / elapsed, "cpu": (time.process_time() - cpu) / elapsed}
 
     while acknowledged() < options.get("fill", 0):
         offer()
@@ -118,9 +122,10 @@ def actor(options: Options) -> None:
 
 def _dial(options: Options, name: str) -> tuple[Uplink, Link]:
     spec = data.SPECS[options["kind"]]
-    uplink = Uplink(spec, Outbox(Memory(OUTBOX_BYTES // options.get("links", 1))), NETWORK.fragment_bytes)
+    network = _network(options)
+    uplink = Uplink(spec, Outbox(Memory(OUTBOX_BYTES // options.get("links", 1))), network.fragment_bytes)
     hello = new_hello("actor", name, spec=spec.to_dict())
-    link = Link(hello, uplink, options["endpoint"], NETWORK, MonotonicClock())
+    link = Link(hello, uplink, options["endpoint"], network, MonotonicClock())
     link.start()
     return uplink, link
 
@@ -129,7 +134,7 @@ def learner(options: Options) -> None:
     """Takes batches as they come, as a learner without arithmetic would."""
     way = {"statistics": False, "reading": options["reading"], "open_view": PoolView}
     feed = Feed(data.BATCH, options["prefetch"], **way)
-    link = Link(new_hello("learner", "learner"), feed, options["endpoint"], NETWORK, MonotonicClock())
+    link = Link(new_hello("learner", "learner"), feed, options["endpoint"], _network(options), MonotonicClock())
     link.start()
     gatherer = Gatherer(feed, link.wake)
     link.wait_welcome(WELCOME_S)
@@ -143,9 +148,13 @@ def learner(options: Options) -> None:
             link.check()
             raise DeadlineExceeded(f"no batch within {STALL_S:g} s")
 
+    def window(seconds: float) -> Mapping[str, float]:
+        cpu = time.process_time()
+        return {**repeat(take, seconds), "cpu": (time.process_time() - cpu) / seconds}
+
     try:
         take()
-        answer_windows(lambda seconds: repeat(take, seconds))
+        answer_windows(window)
     finally:
         gatherer.close()
         link.close(Goodbye(False, "measured"))

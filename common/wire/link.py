@@ -20,6 +20,7 @@ from headrace.common.throttle import Throttle
 from headrace.common.wire import compression, fragments, sockets
 from headrace.common.wire.codec import Frame, Parts, check_sender, decode, encode
 from headrace.common.wire.fields import printable
+from headrace.common.wire.key_files import own_secret
 from headrace.common.wire.messages import BUFFER, PROTOCOL, Compressed, Declined, Goodbye, Hello, Message, Pulse, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
@@ -61,10 +62,15 @@ def new_hello(role: str, identity: str, **fields: object) -> Hello:
 
 
 class Link:
-    """The thread between a role and its buffer."""
+    """The thread between a role and its buffer.
+
+    Raises:
+        ConfigError: ``network.keys`` holds no key for the role and id of ``hello``.
+    """
 
     def __init__(self, hello: Hello, role: Role, endpoint: str, network: NetworkConfig, clock: Clock) -> None:
         self._role, self._endpoint, self._clock = role, endpoint, clock
+        self._secret = own_secret(network, hello.role, hello.id)
         hello = replace(hello, compression=network.compression)
         self.session = ClientSession(hello, network, endpoint, clock.now())
         self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
@@ -133,7 +139,7 @@ class Link:
             context.destroy(0)
 
     def _loop(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
-        socket = sockets.dealer(context, self._endpoint)
+        socket = sockets.dealer(context, self._endpoint, self._network, self._secret)
         pulse_at = 0.0
         while self._stop is None:
             now = self._clock.now()
@@ -141,7 +147,7 @@ class Link:
             if self.session.reconnect:
                 self.session.reconnect = False
                 socket.close(0)
-                socket = sockets.dealer(context, self._endpoint)
+                socket = sockets.dealer(context, self._endpoint, self._network, self._secret)
             if self.session.phase is Phase.ENDED:
                 break
             if hello is not None:

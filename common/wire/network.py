@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
@@ -32,6 +33,16 @@ def split_endpoint(endpoint: str, key: str = "network.endpoint") -> SplitResult:
     return parts
 
 
+def is_loopback(endpoint: str) -> bool:
+    """Whether only this host can reach ``endpoint``."""
+    parts = split_endpoint(endpoint)
+    host = (parts.hostname or "").strip("[]")
+    try:
+        return parts.scheme == "ipc" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 @dataclass(frozen=True)
 class NetworkConfig:
     """How roles meet and how long they wait for each other."""
@@ -39,8 +50,14 @@ class NetworkConfig:
     endpoint: str = option(
         "tcp://127.0.0.1:0", help="where the buffer listens; port 0 picks a free one (train writes it to the run directory)"
     )
+    keys: str = option(
+        "",
+        help="directory of keys (headrace keys): everybody proves who he is and all is encrypted; a non-loopback endpoint needs"
+        " it, and train then makes keys in the run directory",
+        resume=True,
+    )
     insecure: bool = option(
-        False, help="allow a non-loopback endpoint: until keys are configured anybody who reaches the port may write"
+        False, help="allow a non-loopback endpoint without keys: anybody who reaches the port may write and publish"
     )
     lease_s: float = option(5.0, help="a silent peer is given up after this long", unit="s", low=0.2, high=600, resume=True)
     heartbeat_s: float = option(0.5, help="time between two signs of life", unit="s", low=0.02, high=60, resume=True)
@@ -64,6 +81,10 @@ class NetworkConfig:
     def check(self, path: str = "network") -> None:
         """Refuse what is no endpoint, and times that cannot work together."""
         split_endpoint(self.endpoint, f"{path}.endpoint")
+        if self.keys and self.insecure:
+            raise ConfigError(
+                f"{path}.insecure: true with {path}.keys {self.keys!r}, which say the opposite; nearest valid: false"
+            )
         if self.lease_s < 3 * self.heartbeat_s:
             raise ConfigError(
                 f"{path}.lease_s: {self.lease_s:g} s is below three heartbeats ({path}.heartbeat_s {self.heartbeat_s:g} s);"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
+import itertools
+import struct
 
 import zmq
 
 from headrace.common.errors import ConfigError
-from headrace.common.wire.network import NetworkConfig, split_endpoint
+from headrace.common.wire.keys import Secret
+from headrace.common.wire.network import NetworkConfig, is_loopback
 
 # A peer's queue holds whole messages; bytes are bounded by credit and by the server's own queues above it.
 HIGH_WATER = 1000
@@ -18,23 +20,20 @@ BACKLOG = (
 HANDSHAKE_S = 5.0  # a greeting that is not complete by then is hung up on
 PING_S, PONG_S = 5.0, 10.0  # so often a peer's library is asked whether it lives, and given up when it says nothing for so long
 DIAL_S = 5.0  # in which a buffer that is there takes a client's connection
+DOMAIN = b"headrace"  # of the questions that ZeroMQ asks about keys
+_PLACES = itertools.count()
 
 
-def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
-    """A client's socket, dialling ``endpoint``; sends fail at once while there is no connection.
+def dealer(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, network: NetworkConfig, secret: Secret | None
+) -> zmq.Socket[bytes]:
+    """A client's socket, dialling ``endpoint`` with its key if it has one; sends fail at once while there is no connection.
 
     Raises:
-        ConfigError: it is no endpoint, or cannot be dialled.
+        ConfigError: it is no endpoint, cannot be dialled, or is another host's, and there is no key.
     """
-    split_endpoint(endpoint)
-    socket = context.socket(zmq.DEALER)
-    _common(socket, endpoint)
-    socket.setsockopt(zmq.IMMEDIATE, 1)
-    # Else the system dials for two minutes, ever more rarely, and a half-open connection is waited for half a minute.
-    socket.setsockopt(zmq.CONNECT_TIMEOUT, int(DIAL_S * 1000))
-    socket.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE_S * 1000))
-    socket.setsockopt(zmq.RECONNECT_IVL, 50)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+    refuse_strangers(endpoint, network, secret)
+    socket = _client(context, endpoint, secret)
     try:
         socket.connect(endpoint)
     except zmq.ZMQError as error:
@@ -43,13 +42,23 @@ def dealer(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket
     return socket
 
 
-def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> zmq.Socket[bytes]:
-    """The buffer's listening socket, bound to ``network.endpoint``.
+def watched_dealer(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, secret: Secret | None, events: int
+) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
+    """As :func:`dealer`, to wherever it may be, and a socket that tells these ``events`` of its connection."""
+    socket = _client(context, endpoint, secret)
+    told = watch(socket, events)
+    socket.connect(endpoint)
+    return socket, told
+
+
+def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig, secret: Secret | None = None) -> zmq.Socket[bytes]:
+    """The buffer's listening socket, bound to ``network.endpoint``; with a key it takes only peers that somebody vouches for.
 
     Raises:
         ConfigError: when the port is taken, the address is not ours, or it is open to strangers.
     """
-    refuse_strangers(network)
+    refuse_strangers(network.endpoint, network, secret)
     socket = context.socket(zmq.ROUTER)
     _common(socket, network.endpoint)
     socket.setsockopt(zmq.BACKLOG, BACKLOG)
@@ -58,6 +67,11 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> z
     socket.setsockopt(zmq.HEARTBEAT_IVL, int(PING_S * 1000))
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(PONG_S * 1000))
     socket.setsockopt(zmq.MAXMSGSIZE, network.fragment_bytes + (64 << 10))
+    if secret is not None:  # before bind: what is set later is not true of who comes in by the port
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        _own(socket, secret)
     try:
         socket.bind(network.endpoint)
     except zmq.ZMQError as error:
@@ -68,21 +82,62 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig) -> z
     return socket
 
 
-def refuse_strangers(network: NetworkConfig) -> None:
-    """Refuse a non-loopback endpoint unless ``network.insecure`` says that the network itself is trusted."""
-    parts = split_endpoint(network.endpoint)
-    if parts.scheme == "ipc" or network.insecure:
-        return
-    host = (parts.hostname or "").strip("[]")
+def watch(socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
+    """A socket that tells these ``events`` of ``socket``'s connections, until :func:`unwatch`."""
+    place = f"inproc://headrace-events-{next(_PLACES)}"
+    socket.monitor(place, events)
+    told: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+    told.setsockopt(zmq.LINGER, 0)
+    told.setsockopt(zmq.RCVHWM, 0)  # else ZeroMQ's own thread would wait for us
+    told.connect(place)
+    return told
+
+
+def unwatch(socket: zmq.Socket[bytes], told: zmq.Socket[bytes]) -> None:
+    """Close what :func:`watch` gave."""
+    socket.monitor(None, 0)  # first: without a reader ZeroMQ's own thread would wait for one
+    told.close(0)
+
+
+def next_event(told: zmq.Socket[bytes]) -> tuple[int, int] | None:
+    """The next event that :func:`watch` tells, with its value; none when there is none now."""
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback:
-        raise ConfigError(
-            f"network.endpoint: {network.endpoint!r} is not loopback and there are no keys, so anybody who reaches the port"
-            " could write; bind 127.0.0.1, tunnel, or set network.insecure: true on a network that you trust"
-        )
+        event, _ = told.recv_multipart(zmq.NOBLOCK)
+    except zmq.Again:
+        return None
+    number, value = struct.unpack("=Hi", event)
+    return number, value
+
+
+def refuse_strangers(endpoint: str, network: NetworkConfig, secret: Secret | None) -> None:
+    """Refuse a non-loopback endpoint without a key, unless ``network.insecure`` says that the network itself is trusted."""
+    if is_loopback(endpoint) or network.insecure or secret is not None:
+        return
+    raise ConfigError(
+        f"network.endpoint: {endpoint!r} is not loopback and network.keys is empty, so anybody could read, write and publish."
+        " Two ways out: make keys (`headrace keys new DIR NAME --role ROLE`) and say --network.keys DIR; or, where nobody else"
+        " can reach the port, --network.insecure true"
+    )
+
+
+def _client(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, secret: Secret | None) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.DEALER)
+    _common(socket, endpoint)
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+    # Else the system dials for two minutes, ever more rarely, and a half-open connection is waited for half a minute.
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, int(DIAL_S * 1000))
+    socket.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE_S * 1000))
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+    if secret is not None:
+        socket.setsockopt(zmq.CURVE_SERVERKEY, secret.buffer.encode("ascii"))
+        _own(socket, secret)
+    return socket
+
+
+def _own(socket: zmq.Socket[bytes], secret: Secret) -> None:
+    socket.setsockopt(zmq.CURVE_PUBLICKEY, secret.public)
+    socket.setsockopt(zmq.CURVE_SECRETKEY, secret.secret.encode("ascii"))
 
 
 def _common(socket: zmq.Socket[bytes], endpoint: str) -> None:

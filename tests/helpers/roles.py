@@ -16,7 +16,9 @@ from typing import Any
 import yaml
 
 from headrace.buffer.query import status
+from headrace.common.config import load
 from headrace.common.errors import DeadlineExceeded
+from headrace.common.wire.network import NetworkConfig
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -43,7 +45,9 @@ class Roles:
         self.config = directory / "config.yaml"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         base = {"run": {"dir": str(directory), "name": "run"}, "network": {"heartbeat_s": 0.1, "lease_s": 1.0, "connect_s": 60}}
-        self.config.write_text(yaml.safe_dump({**base, **config}))
+        whole = {**base, **config}
+        self.network = load(NetworkConfig, whole["network"], "network")
+        self.config.write_text(yaml.safe_dump(whole))
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         """Start ``headrace WORDS`` under ``name``; its output goes to a log file."""
@@ -84,7 +88,7 @@ class Roles:
 
     def status(self, deadline_s: float = 10.0) -> dict[str, Any]:
         """The buffer's status."""
-        return status(self.endpoint, deadline_s)
+        return status(self.endpoint, deadline_s, self.network)
 
     def wait(self, what: Callable[[dict[str, Any]], bool], deadline_s: float, watch: tuple[str, ...] = ()) -> dict[str, Any]:
         """Wait until the status satisfies ``what``; processes named in ``watch`` must stay alive meanwhile."""

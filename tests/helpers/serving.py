@@ -28,6 +28,7 @@ class Buffer:
 
     def __init__(self, directory, sampling=None, network=NETWORK, **pacing):
         self.now = 100.0
+        self.users = {}  # peer -> its public key
         config = PoolConfig(capacity=64, max_actors=2)
         rng = np.random.default_rng(0)
 
@@ -49,7 +50,7 @@ class Buffer:
         return self.raw(peer, [encode(message), *frames])
 
     def raw(self, peer, parts):
-        out = self.service.receive(peer, parts, self.now)
+        out = self.service.receive(peer, parts, self.now, self.users.get(peer, ""))
         while work := self.service.take_work():
             out += self.service.finish(*self.worker.run(work), self.now)
         return [(to, decode(parts[0]), list(parts[1:])) for to, parts in out]

@@ -30,7 +30,7 @@ class Peer:
         self._dial()
 
     def _dial(self):
-        self.socket = sockets.dealer(self._context, self._endpoint)
+        self.socket = sockets.dealer(self._context, self._endpoint, NetworkConfig(), None)
         if not self.socket.poll(ANSWER_MS, zmq.POLLOUT):
             raise AssertionError("no connection")
 

@@ -12,6 +12,7 @@ from helpers.scripts import load
     "name",
     [
         "checkpoints",
+        "curve",
         "gates",
         "gpu",
         "kills",

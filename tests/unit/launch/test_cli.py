@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headrace.launch import cli, exits
+from headrace.launch import cli, exits, key_command
 from headrace.launch.keys import all_keys, keys_text
 
 PENDULUM = {"env": {"id": "Pendulum-v1"}}
@@ -61,25 +61,14 @@ def test_every_help_text_can_be_shown():
         assert parser.format_help()
 
 
+MANUAL = ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "chaos", "keys", "doctor"]
+
+
 def test_every_command_of_the_manual_is_there():
-    assert list(subcommands()) == [
-        "train",
-        "buffer",
-        "learner",
-        "actor",
-        "eval",
-        "export",
-        "plot",
-        "status",
-        "pool",
-        "chaos",
-        "doctor",
-    ]
+    assert list(subcommands()) == MANUAL
 
 
-@pytest.mark.parametrize(
-    "name", ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "chaos", "doctor"]
-)
+@pytest.mark.parametrize("name", MANUAL)
 def test_every_option_says_what_it_is(name, capsys):
     parser = subcommands()[name]
     assert all(action.help for action in parser._actions), [a.dest for a in parser._actions if not a.help]
@@ -152,6 +141,8 @@ def test_every_option_that_help_lists_is_taken(words, option, value, arguments, 
     seen = []
     for name in COMMANDS:
         monkeypatch.setattr(cli, f"_{name}", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
+    for name in ("new", "list", "revoke"):
+        monkeypatch.setattr(key_command, f"_{name}", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
     given = [f"{option}={value[0]}"] if glue and value else [option, *value]
     dest = option[2:].replace("-", "_")
     assert cli.main([*words, *arguments, *given]) == 0
@@ -243,7 +234,7 @@ def test_an_unknown_option_hints_at_the_key_that_was_meant(config_file, capsys):
 
 
 def test_a_command_without_config_refuses_overrides(config_file, capsys):
-    assert cli.main(["status", "--seed", "1"]) == 2
+    assert cli.main(["plot", "run", "--seed", "1"]) == 2
     assert "takes no config keys such as --seed" in capsys.readouterr().err
 
 

@@ -19,12 +19,14 @@ import yaml
 import headrace.launch
 from headrace.actor.evaluate import EvalResult
 from headrace.buffer import SACReplayPool
-from headrace.buffer.query import Observer
-from headrace.common.errors import EnvError, HeadraceError, PoolLocked
+from headrace.buffer.query import LOCAL, Observer
+from headrace.common.errors import DeadlineExceeded, EnvError, HeadraceError, PoolLocked
 from headrace.common.weights import AVERAGE, Version, WeightSet
+from headrace.common.wire.network import NetworkConfig
 from headrace.launch import cli, exits, runner
 from headrace.launch.children import headrace_command
 from headrace.launch.config import make_config
+from headrace.launch.credentials import network_of
 from headrace.launch.play import find_policy, read_policy
 from headrace.launch.rundir import RunDir, read_json
 from headrace.launch.train_command import print_result
@@ -63,8 +65,8 @@ def finish(process, timeout=MINUTE):
     return process.returncode, out, err
 
 
-def status_of(endpoint):
-    observer = Observer(endpoint)
+def status_of(endpoint, network=LOCAL):
+    observer = Observer(endpoint, network)
     try:
         return observer.status(10.0)
     finally:
@@ -80,14 +82,20 @@ def wait_until(condition, timeout=MINUTE):
 
 
 def test_a_run_from_its_config_to_its_result_and_on(place, capsys):
-    """Train, look while it runs, resume, refuse, play, dump: what a user does with one run."""
+    """Train where others could reach the buffer, look while it runs, resume, refuse, play, dump: all of a run."""
     run = RunDir(place / "runs" / "one")
-    process = start("train", "tiny.yaml", "--run.name", "one", "--run.dir", str(place / "runs"))
+    words = ("--run.name", "one", "--run.dir", str(place / "runs"), "--network.endpoint", "tcp://0.0.0.0:0")
+    process = start("train", "tiny.yaml", *words)
     wait_until(run.endpoint.exists)
     wait_until(lambda: cli.main(["status", str(run.path), "--json", "--deadline", "5"]) == 0)
     status = json.loads(capsys.readouterr().out)
     assert status["run"] == run.run_id
-    wait_until(lambda: status_of(run.endpoint.read_text().strip())["pool"]["rows"])
+    assert status["security"]["mode"] == "keys"
+    stranger = Observer(run.endpoint.read_text().strip(), NetworkConfig(insecure=True))
+    with pytest.raises(DeadlineExceeded, match="want no keys"):
+        stranger.ask("status", 0.1)
+    stranger.close()
+    wait_until(lambda: status_of(run.endpoint.read_text().strip(), network_of(str(run.path)))["pool"]["rows"])
     assert cli.main(["pool", "snapshot", str(run.path)]) == 0
     assert capsys.readouterr().out.strip() == str(run.snapshots)
     assert SACReplayPool.from_path(run.snapshots).check_valid() == (True, "")

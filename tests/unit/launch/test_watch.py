@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.buffer.query import LOCAL
 from headrace.common.errors import DeadlineExceeded
 from headrace.launch import watch
 
@@ -43,12 +44,12 @@ def quick(monkeypatch):
 
 @pytest.mark.parametrize("last", ["finishing", "done", "stopping"])
 def test_a_run_that_ends_while_one_looks_is_over(monkeypatch, capsys, last):
-    monkeypatch.setattr(watch, "Observer", lambda endpoint: Told("training", last))
-    assert watch.show("tcp://here:1", as_json=False, once=False, deadline_s=1.0) == 0
+    monkeypatch.setattr(watch, "Observer", lambda endpoint, network: Told("training", last))
+    assert watch.show("tcp://here:1", LOCAL, as_json=False, once=False, deadline_s=1.0) == 0
     assert capsys.readouterr().out == "the run is over\n"
 
 
 def test_a_buffer_that_is_gone_in_the_middle_is_an_error(monkeypatch):
-    monkeypatch.setattr(watch, "Observer", lambda endpoint: Told("filling", "training"))
+    monkeypatch.setattr(watch, "Observer", lambda endpoint, network: Told("filling", "training"))
     with pytest.raises(DeadlineExceeded, match="no status"):
-        watch.show("tcp://here:1", as_json=False, once=False, deadline_s=1.0)
+        watch.show("tcp://here:1", LOCAL, as_json=False, once=False, deadline_s=1.0)
