@@ -163,6 +163,7 @@ class RobotConfig:
     act_within: float = option(
         0.5, help="share of a control period in which its action must have come; else the robot holds", low=0.05, high=0.95
     )
+    realtime: bool = option(False, help="ask the kernel for real-time priority, so that load does not disturb periods")
     operator: str = option(
         "terminal", help="who arms and confirms: terminal, none (a program does), or module:factory of an Operator"
     )

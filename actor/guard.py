@@ -45,10 +45,15 @@ class Deed(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Vitals:
-    """When the actor last heard from its buffer, and since when it acts by these weights (monotonic seconds)."""
+    """What an action rests on.
+
+    Attributes:
+        heard: when the actor last heard from its buffer, monotonic seconds.
+        acted_s: how long it has acted by the same weights while a learner owed it newer ones (s).
+    """
 
     heard: float
-    weights: float
+    acted_s: float
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ class Guard:
         config = self._config
         seen = (
             ("frames", self._stale(now), config.frame_reaction),
-            ("weights", now - vitals.weights > config.weight_age_s, config.weight_reaction),
+            ("weights", vitals.acted_s > config.weight_age_s, config.weight_reaction),
             ("link", now - vitals.heard > config.link_age_s, config.link_reaction),
         )
         found = [(name, reaction) for name, old, reaction in seen if old and reaction != "continue"]

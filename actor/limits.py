@@ -40,7 +40,9 @@ class GuardConfig:
     frame_age_s: float = option(0.5, help="oldest picture of any camera", unit="s", low=0.001)
     frame_repeats: int = option(5, help="most times in a row that a camera may give the same picture", low=0)
     frame_reaction: str = option("hold", help="to older pictures, or more repeats", choices=REACTIONS)
-    weight_age_s: float = option(600.0, help="longest time to act by the same weights", unit="s", low=0.001)
+    weight_age_s: float = option(
+        600.0, help="longest time to act by the same weights while updates are owed", unit="s", low=0.001
+    )
     weight_reaction: str = option("finish_episode", help="to older weights", choices=REACTIONS)
     link_age_s: float = option(10.0, help="longest silence of the buffer", unit="s", low=0.001)
     link_reaction: str = option("finish_episode", help="to a longer silence", choices=REACTIONS)

@@ -76,7 +76,7 @@ def _make_lanes(settings: ActorSettings, here: Joined) -> Lanes:
     uplink = here.uplink
 
     def vitals() -> Vitals:
-        return Vitals(uplink.heard_at, uplink.applied_at)
+        return Vitals(uplink.heard_at, uplink.acted / settings.robot.rate_hz)
 
     def tell(report: Mapping[str, Any]) -> None:
         uplink.about["station"] = report

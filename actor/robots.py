@@ -70,7 +70,7 @@ def robot_spec(config: EnvConfig, window: WindowConfig) -> TransitionSpec:
             if key not in keys or role not in ROLES:
                 raise ConfigError(f"env.roles: {key!r}: {role!r}; the robot observes {', '.join(keys)}")
         obs = tuple(ObsSpec(o.key, o.shape, o.dtype, str(config.roles.get(o.key, o.role))) for o in robot.obs)
-        return TransitionSpec(obs, robot.action, window.n_step, "steps", window.stack, window.next_action)
+        return window.spec(obs, robot.action)
     except SpecError as error:
         raise EnvError(f"robot {config.id}: {error}") from error
     finally:

@@ -123,7 +123,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"": [value.dtype.str, list(value.shape), value.tobytes()]}
     if isinstance(value, Vitals):
-        return {"vitals": [value.heard, value.weights]}
+        return {"vitals": [value.heard, value.acted_s]}
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is no part of a signal")

@@ -23,6 +23,7 @@ from headrace.common.clock import Clock, MonotonicClock
 
 LOG = logging.getLogger(__name__)
 REPORT_S = 0.25
+PRIORITY = 10  # of 99: before everything ordinary, behind what the kernel itself needs
 SPIN_S = 0.001  # a pipe is waited for in whole milliseconds; the rest of a period is slept
 UNSENT = 64  # signals that wait for an actor that does not read
 
@@ -40,6 +41,8 @@ def serve(pipe: Connection, env: EnvConfig, config: RobotConfig) -> None:
         outbox.put(Failed(f"{type(error).__name__}: {error}"))
         outbox.close()
         return
+    if config.realtime:
+        _hurry()
     clock = MonotonicClock()
     station = Station(robot, Control(config, guard, env.max_episode_steps), 1 / config.rate_hz, pipe, outbox, clock)
     signal.signal(signal.SIGTERM, lambda *_: station.leave())
@@ -51,6 +54,14 @@ def serve(pipe: Connection, env: EnvConfig, config: RobotConfig) -> None:
         with contextlib.suppress(Exception):
             robot.close()
         outbox.close()
+
+
+def _hurry() -> None:
+    """Come before all ordinary threads of this machine, as far as the kernel allows; the outbox stays one of those."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    except OSError as error:
+        LOG.warning("robot.realtime: refused (%s); give this user rtprio in limits.conf, or CAP_SYS_NICE", error.strerror)
 
 
 class _Outbox:

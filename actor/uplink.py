@@ -74,7 +74,7 @@ class Uplink:
 
     Attributes:
         heard_at: when the buffer said anything last.
-        applied_at: when the weights that act now were taken; before the first, when this began.
+        acted: env steps by the weights that act now, as long as the buffer says that updates are owed.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class Uplink:
         self.env_steps = 0
         self.about: dict[str, Any] = {}  # what heartbeats tell besides
         self.heard = 0  # states of the buffer
-        self.heard_at = self.applied_at = self._clock.now()
+        self.heard_at = self._clock.now()
+        self.acted, self._owed = 0, False
         self._in_step_since: float | None = None
 
     # --- control loop -----------------------------------------------------------------------------------------------
@@ -146,6 +147,7 @@ class Uplink:
     def executed(self, steps: int) -> None:
         """``steps`` more env steps were executed."""
         self._executed += steps
+        self.acted = self.acted + steps if self._owed else 0
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
@@ -190,7 +192,7 @@ class Uplink:
 
     def applied(self, version: Version) -> None:
         """The control loop acts on this version now."""
-        self._version, self.applied_at = version, self._clock.now()
+        self._version, self.acted = version, 0
 
     def event(self, message: m.Message, *frames: Raw) -> None:
         """Send a message that may be lost (episode ends, evaluations)."""
@@ -246,6 +248,7 @@ class Uplink:
             if isinstance(message, m.State):
                 self._allowance = Allowance(message.granted, message.random, message.final)
                 self.env_steps, self.heard = message.env_steps, self.heard + 1
+                self._owed = message.phase == "training"
                 self._fetch.announced(message)
             elif isinstance(message, m.Ack) and message.stream == self._outbox.stream:
                 self._settled += self._outbox.acknowledge(message.seq)

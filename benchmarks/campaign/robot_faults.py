@@ -101,7 +101,7 @@ ROBOTS = (
         GUARD_TEST,
     ),
     Mutant("an-old-stamp-with-other-pixels-is-new", "actor/freshness.py", "(stamp <= self._taken[key] or ", "(", GUARD_TEST),
-    Mutant("old-weights-pass", GUARD, "now - vitals.weights > config.weight_age_s", "False", GUARD_TEST),
+    Mutant("old-weights-pass", GUARD, "vitals.acted_s > config.weight_age_s", "False", GUARD_TEST),
     Mutant("a-silent-link-passes", GUARD, "now - vitals.heard > config.link_age_s", "False", GUARD_TEST),
     Mutant(
         "a-robot-without-a-rate-limit",

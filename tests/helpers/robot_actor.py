@@ -22,7 +22,7 @@ def main(record: str, rate_hz: float) -> None:
     spec = make_spec(env, WindowConfig(), robot=True)
 
     def vitals() -> Vitals:
-        return Vitals(time.monotonic(), time.monotonic())
+        return Vitals(time.monotonic(), 0.0)
 
     lanes = RobotLanes(env, config, spec, (0, "arm", 1), vitals, lambda report: None, threading.Event())
     lanes.reset()

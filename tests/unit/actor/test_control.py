@@ -17,7 +17,7 @@ OBS = (ObsSpec("count", (1,), "<f4"),)
 ACTION = ActionSpec((1,), (-9.0,), (9.0,))
 LIMITS = {"low": (-5.0,), "high": (5.0,), "max_delta": (1.0,), "max_rate": (100.0,)}
 HERE = RobotState(np.zeros(1, np.float32))
-FRESH = Vitals(math.inf, math.inf)
+FRESH = Vitals(math.inf, 0.0)
 
 
 class Scene:
@@ -245,15 +245,15 @@ def test_no_episode_begins_while_anything_is_too_old():
     scene = Scene(guard={"link_age_s": 1.0})
     scene.control.arm(0.0, HERE)
     scene.now = 5.0
-    scene.control.start(5.0, Start(0, 7, Vitals(3.9, 5.0)))
+    scene.control.start(5.0, Start(0, 7, Vitals(3.9, 0.0)))
     assert (scene.control.phase, scene.control.why) == (Phase.IDLE, "no episode begins: link older than declared")
-    scene.control.start(5.0, Start(0, 7, Vitals(4.5, 5.0)))
+    scene.control.start(5.0, Start(0, 7, Vitals(4.5, 0.0)))
     assert scene.control.phase is Phase.RESETTING
 
 
 def test_the_running_episode_ends_before_an_old_link_keeps_the_next_from_beginning():
     scene = Scene(guard={"link_age_s": 1.0}).running()
-    old = Vitals(-9.0, math.inf)
+    old = Vitals(-9.0, 0.0)
     scene.period(want(0, 0.5, vitals=old)).period(want(1, 0.5, vitals=old)).period(truncated=True)
     assert [told[0] for told in scene.told] == ["policy", "policy", "hold"]
     scene.control.start(scene.now, Start(1, 7, old))

@@ -20,7 +20,7 @@ OBS = (CAMERA, ObsSpec("joints", (2,), "<f4"))
 ACTION = ActionSpec((2,), (-9.0, -9.0), (9.0, 9.0))
 LIMITS = {"low": (-1.0, -2.0), "high": (1.0, 2.0), "max_delta": (0.25,), "max_rate": (10.0,)}
 HERE = RobotState(np.array([0.5, -0.5], np.float32))
-FRESH = Vitals(math.inf, math.inf)
+FRESH = Vitals(math.inf, 0.0)
 CALLS = []
 
 
@@ -153,9 +153,9 @@ def test_each_reaction_to_each_age(what, reaction, deed):
     name = {"frames": "frame", "weights": "weight", "link": "link"}[what]
     guard = make(**{"frame_age_s": 99.0, f"{name}_age_s": 2.0, f"{name}_reaction": reaction})
     guard.see(10.0, picture(10))
-    old = Vitals(9.9 if what == "link" else 99.0, 9.9 if what == "weights" else 99.0)
-    at = 12.5 if what == "frames" else 11.95
-    young, late = leave(guard, 11.8, [0.5, -0.5], vitals=old), leave(guard, at, [0.5, -0.5], vitals=old)
+    heard, at = 9.9 if what == "link" else 99.0, 12.5 if what == "frames" else 11.95
+    new, old = (Vitals(heard, acted if what == "weights" else 0.0) for acted in (1.9, 2.1))
+    young, late = leave(guard, 11.8, [0.5, -0.5], vitals=new), leave(guard, at, [0.5, -0.5], vitals=old)
     assert (young.deed, young.causes) == (Deed.GO, ())
     causes = () if reaction == "continue" else (what,)
     assert (late.deed, late.causes) == (deed, causes)
@@ -166,7 +166,7 @@ def test_each_reaction_to_each_age(what, reaction, deed):
 
 def test_the_most_careful_reaction_wins_and_all_causes_are_named():
     guard = make(weight_age_s=1.0, weight_reaction="hold", link_age_s=1.0, link_reaction="stop")
-    verdict = leave(guard, 5.0, [math.nan, 0.0], vitals=Vitals(0.0, 0.0))
+    verdict = leave(guard, 5.0, [math.nan, 0.0], vitals=Vitals(0.0, 5.0))
     assert (verdict.deed, verdict.causes) == (Deed.STOP, ("weights and link and bad",))
     assert guard.counts == {"weights": 1, "link": 1, "bad": 1, "stops": 1}
 
@@ -306,7 +306,7 @@ def test_no_command_that_leaves_is_outside_of_a_limit(periods, moves, delta, rat
     now, last, last_at = 0.0, (HERE.position if moves else np.zeros(2, np.float32)).astype(np.float64), 0.0
     for dt, wanted, lost, age in periods:
         now += dt
-        vitals = Vitals(now - age, now) if lost else None
+        vitals = Vitals(now - age, float(age)) if lost else None
         verdict = guard.decide(now, None if wanted is None else np.array(wanted, np.float32), HERE, vitals)
         assert (verdict.command is None) == (verdict.deed is Deed.STOP)
         if verdict.command is None:
