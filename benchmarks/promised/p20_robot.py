@@ -28,9 +28,11 @@ from headrace.launch.chaos.tampering import Faults
 RATE_HZ = 50.0
 PERIODS_MS = 2 * 1e3 / RATE_HZ
 LINK_AGE_S, WEIGHT_AGE_S = 1.0, 2.0
-ALLOWED_S = {"actor": 0.0, "buffer": LINK_AGE_S, "learner": WEIGHT_AGE_S}
+HEARTBEAT_S = 0.1  # of helpers.roles
+# What is declared as tolerable. That updates are owed is known a heartbeat later, and weights may be on their way.
+ALLOWED_S = {"actor": 0.0, "buffer": LINK_AGE_S, "learner": WEIGHT_AGE_S + 2 * HEARTBEAT_S}
 FAULTS, QUICK_FAULTS = 10, 1
-WATCHED_S = 0.6  # after what is declared as tolerable
+QUIET_S, LASTS_S = 1.0, 20.0  # without a command of the policy, after which a fault is mended; the longest fault
 READY_S, RECENT, FOLLOWED = 120.0, 40, 20  # last commands, and how many of them are to be the policy's
 EPISODES, QUICK_EPISODES = 100, 10
 FAKE = "headrace.actor.fake_arm:FakeArm"
@@ -82,10 +84,20 @@ class Stage:
         end = time.monotonic() + READY_S
         while time.monotonic() < end:
             last = self.log.lines[-RECENT:]
-            if sum(line.get("kind") == "policy" for line in last) >= FOLLOWED and self._taught():
+            if sum(line.get("kind") == "policy" for line in last) >= FOLLOWED and self._taught() and self._acts():
                 return
             time.sleep(0.1)
         raise AssertionError(f"the arm did not follow within {READY_S:g} s: {self._run.log('actor')[-900:]}")
+
+    def quiet(self) -> float:
+        """Wait until the arm has followed no policy for a while, or for too long; when."""
+        end = time.monotonic() + LASTS_S
+        while (now := time.monotonic()) < end:
+            last = max((line["at"] for line in self.log.lines[-5 * RECENT :] if line.get("kind") == "policy"), default=0.0)
+            if now - last > QUIET_S:
+                break
+            time.sleep(0.05)
+        return now
 
     def hurt(self, role: str, how: str) -> float:
         """Kill, stop or cut off a role; when."""
@@ -114,6 +126,14 @@ class Stage:
         name = ["--id", "arm"] if role == "actor" else []
         self._run.start(role, role, str(self._run.config), "--connect", endpoint, *name)
 
+    def _acts(self) -> bool:
+        """Whether the arm follows the policy just now."""
+        end = time.monotonic() + 5.0
+        while time.monotonic() < end:
+            if self.log.lines[-1].get("kind") == "policy":
+                return True
+        return False
+
     def _taught(self) -> bool:
         """Whether a learner is here, and the arm's actor acts by its weights."""
         with contextlib.suppress(DeadlineExceeded):
@@ -134,18 +154,21 @@ def hurt(trial: Trial, role: str, how: str) -> Outcome:
         wounds = []
         for _ in range(QUICK_FAULTS if trial.quick else FAULTS):
             stage.steady()
-            time.sleep(float(trial.rng.uniform(0, 3 / RATE_HZ)))
+            time.sleep(float(trial.rng.uniform(0, 1 / RATE_HZ)))
             at = stage.hurt(role, how)
-            time.sleep(ALLOWED_S[role] + WATCHED_S)
-            wounds.append((at, time.monotonic()))
+            time.sleep(ALLOWED_S[role])
+            wounds.append((at, stage.quiet()))
             stage.mend(role, how)
         stage.steady()
-    return judge(RobotLog.read(record), wounds, ALLOWED_S[role])
+    return judge(RobotLog.read(record), wounds, role)
 
 
-def judge(log: RobotLog, wounds: Sequence[tuple[float, float]], allowed_s: float) -> Outcome:
-    """What the record says of faults, each with its time and the time until which it lasted."""
-    safe = [log.safe_s(at, until, allowed_s) for at, until in wounds]
+def judge(log: RobotLog, wounds: Sequence[tuple[float, float]], role: str) -> Outcome:
+    """What the record says of faults of a role, each with its time and the time until which it lasted."""
+    safe = []
+    for at, until in wounds:  # by how old weights are is counted while the arm acts
+        idle_s = log.idle_s(at, until, RATE_HZ) if role == "learner" else 0.0
+        safe.append(log.safe_s(at, until, ALLOWED_S[role] + idle_s))
     known = [1e3 * s for s in safe if s is not None]
     figures = {"stale_commands": log.stale_commands, "crossed_resets": log.crossed_resets, "never_safe": safe.count(None)}
     if known:
@@ -264,7 +287,7 @@ def control(place: Path) -> dict[str, bool]:
     }
 
     def breaks(lines: list[Any]) -> bool:
-        return bool(HURT[0].problems(judge(RobotLog(lines), wounds, 0.0)))
+        return bool(HURT[0].problems(judge(RobotLog(lines), wounds, "actor")))
 
     return {"nothing": not breaks(good), **{name: breaks(lines) for name, lines in sabotaged.items()}}
 
