@@ -79,11 +79,11 @@ class RobotLog:
 
     def idle_s(self, fault: float, until: float, rate_hz: float) -> float:
         """How much of the time from a fault to the last command of the policy before ``until`` no episode ran (s)."""
-        policy = [line["at"] for line in self._acts if line["kind"] == "policy" and fault < line["at"] <= until]
+        policy = [float(line["at"]) for line in self._acts if line["kind"] == "policy" and fault < line["at"] <= until]
         if not policy:
             return 0.0
-        acted = sum(line["episode"] >= 0 and fault < line["at"] <= policy[-1] for line in self._acts)
-        return max(0.0, float(policy[-1]) - fault - acted / rate_hz)
+        acts = [line for line in self._acts if line["episode"] >= 0 and fault < line["at"] <= policy[-1]]
+        return max(0.0, policy[-1] - fault - len(acts) / rate_hz)
 
     @property
     def _acts(self) -> list[Line]:
