@@ -85,7 +85,8 @@ def main() -> int:
         return 0
     if args.writers:
         words = json.loads(args.writers)
-        writing.write(writing.Progress(Path(words["progress"])), words["endpoint"], words["rate"], words["fill"])
+        progress = writing.Progress(Path(words["progress"]))
+        writing.write(progress, words["endpoints"], words["rate"], words["fill"], words["largest"])
         return 0
     found = selftest()
     print(f"sabotage found: {found}", flush=True)

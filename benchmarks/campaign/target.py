@@ -107,19 +107,31 @@ class Target:
         rate: rows a second of all writers.
         fill: rows that they write as fast as they can first.
         ack: what an acknowledgement stands for, ``pool.ack``.
+        through: the endpoint that each writer dials, from the buffer's; none: that one.
+        largest: rows of a writer's largest message; none: as it comes.
 
     Attributes:
         place: where the buffer's files are; may be changed while there is no buffer.
     """
 
-    def __init__(self, root: Path, rate: float, fill: int, ack: str = "memory") -> None:
+    def __init__(
+        self,
+        root: Path,
+        rate: float,
+        fill: int,
+        ack: str = "memory",
+        through: Callable[[str], list[str]] | None = None,
+        largest: int | None = None,
+    ) -> None:
         self.place = Place(root, root)
         self.progress = Progress(self.place.progress, create=True)
         self.endpoint = f"tcp://127.0.0.1:{_free_port()}"
         self._ack = ack
         self._log = (root / "log").open("ab", buffering=0)
         self._buffer: subprocess.Popen[bytes] | None = None
-        words = {"progress": str(self.place.progress), "endpoint": self.endpoint, "rate": rate, "fill": fill}
+        endpoints = through(self.endpoint) if through else [self.endpoint] * WRITERS
+        words = {"progress": str(self.place.progress), "endpoints": endpoints, "rate": rate, "fill": fill}
+        words["largest"] = largest
         self._writers = self._spawn("--writers", words)
 
     def start(self, capacity: int, *, boot: Path | None = None, unsynced: bool = False) -> float:

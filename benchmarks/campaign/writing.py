@@ -8,6 +8,7 @@ from __future__ import annotations
 import select
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ WRITERS = 2
 STREAM, OFFERED, ACKED, ACKS, REJECTED, LABELS, LABELLED, RATED = range(8)
 SIZES = (1, 2, 7, 32, 32, 64, 200, 3000)  # rows of a block: the last ones wrap often, and take several commits
 OUTBOX_BYTES = 4 << 20
+LEAST_PART_BYTES = 4096  # to which blocks are joined where messages are to be short: some 30 rows
 WELCOME_S, WAIT_S = 60.0, 0.002
 BATCH, PREFETCH, RATE_EVERY_S = 256, 4, 0.02
 
@@ -100,10 +102,12 @@ class Writer:
         cells: its own of :class:`Progress`.
         rate: rows a second.
         fill: rows that go as fast as they can.
+        largest: rows of a message; none: blocks come in all ``SIZES``, and leave as they come.
     """
 
-    def __init__(self, number: int, endpoint: str, cells: Array, rate: float, fill: int) -> None:
-        network = NetworkConfig()
+    def __init__(self, number: int, endpoint: str, cells: Array, rate: float, fill: int, largest: int | None = None) -> None:
+        network = NetworkConfig(fragment_bytes=LEAST_PART_BYTES) if largest else NetworkConfig()
+        self._sizes = [n for n in SIZES if n <= (largest or n)]
         self._number, self._cells, self._rate, self._fill = number, cells, rate, fill
         self._rng = np.random.default_rng(number)
         self._uplink = NotingUplink(cells, OUTBOX_BYTES, network.fragment_bytes)
@@ -138,7 +142,7 @@ class Writer:
             self._labels += 1
 
     def _make(self) -> Any:
-        return numbered.block(self._number, self._next, int(self._rng.choice(SIZES)))
+        return numbered.block(self._number, self._next, int(self._rng.choice(self._sizes)))
 
 
 class Rater:
@@ -163,10 +167,11 @@ class Rater:
         self.link.wake()
 
 
-def write(progress: Progress, endpoint: str, rate: float, fill: int) -> None:
-    """Be all writers and the rater until standard input ends."""
-    writers = [Writer(i, endpoint, progress.cells[i], rate / WRITERS, fill // WRITERS) for i in range(WRITERS)]
-    rater = Rater(endpoint, progress.cells[0])
+def write(progress: Progress, endpoints: Sequence[str], rate: float, fill: int, largest: int | None) -> None:
+    """Be all writers, each at its endpoint, and the rater until standard input ends."""
+    each = zip(endpoints, progress.cells, strict=True)
+    writers = [Writer(i, endpoint, cells, rate / WRITERS, fill // WRITERS, largest) for i, (endpoint, cells) in enumerate(each)]
+    rater = Rater(endpoints[0], progress.cells[0])
     for client in (*writers, rater):
         client.link.start()
     for writer in writers:

@@ -1,0 +1,135 @@
+"""P6: a robot that is cut off goes on, and everything it did arrives once and in order when the link is back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from campaign.cables import Cable
+from campaign.paced_job import RATE, PacedJob, Window, account, job, paced
+from campaign.promise import Outcome, Part, Promise, Trial, at_least, at_most, never, told
+
+from headrace.launch.chaos.proxy import Proxy
+from headrace.launch.chaos.tampering import Faults
+
+ROBOTS = [f"robot-{n}" for n in range(4)]
+CUT_OFF, OTHERS = ROBOTS[0], ROBOTS[1:]
+BEFORE_S, QUICK_BEFORE_S = 20.0, 3.0
+FLAP_S, FLAPS, HALF_OPEN = 3.0, 50, 10
+LATE_S = 120.0
+TOLERANCE = 0.05
+
+Fault = Callable[[], None]
+
+
+def down(trial: Trial, *, seconds: float) -> Outcome:
+    """The cable of one robot is pulled for so long."""
+    with Cable() as cable:
+
+        def fault() -> None:
+            cable.pull()
+            time.sleep(min(seconds, 3.0) if trial.quick else seconds)
+            cable.plug()
+
+        return cut_off(trial, cable.host, {"before": cable.words}, fault)
+
+
+def flapping(trial: Trial) -> Outcome:
+    """The cable of one robot is pulled and plugged in again and again, every 3 s."""
+    with Cable() as cable:
+
+        def fault() -> None:
+            for _ in range(1 if trial.quick else FLAPS):
+                cable.pull()
+                time.sleep(FLAP_S)
+                cable.plug()
+                time.sleep(FLAP_S)
+
+        return cut_off(trial, cable.host, {"before": cable.words}, fault)
+
+
+def half_open(trial: Trial) -> Outcome:
+    """The connection of one robot swallows everything, and nobody is told; again and again, at random times."""
+    place = Path(trial.place)
+    with job(place, paced(place, learner=False)) as here, Proxy(here.run.endpoint) as proxy:
+
+        def fault() -> None:
+            for _ in range(1 if trial.quick else HALF_OPEN):
+                proxy.set(Faults(dead=True))
+                proxy.set(Faults())  # what is dialled from now on works
+                time.sleep(float(trial.rng.uniform(5.0, 10.0)))
+
+        return measured(trial, here, {"through": proxy.endpoint}, fault)
+
+
+def cut_off(trial: Trial, host: str, how: Mapping[str, Any], fault: Fault) -> Outcome:
+    """A job of which one robot is reached through a cable."""
+    place = Path(trial.place)
+    with job(place, paced(place, learner=False), host) as here:
+        return measured(trial, here, how, fault)
+
+
+def measured(trial: Trial, here: PacedJob, how: Mapping[str, Any], fault: Fault) -> Outcome:
+    """What a fault that one robot has meant for it and for the others."""
+    here.run.buffer()
+    here.run.actor(CUT_OFF, **how)
+    for name in OTHERS:
+        here.run.actor(name)
+    for name in ROBOTS:
+        here.wait(lambda name=name: here.actor(name).get("settled", 0) > 50, f"rows of {name}")
+    before = here.watch(QUICK_BEFORE_S if trial.quick else BEFORE_S)
+    begun = time.monotonic()
+    fault()
+    during = Window(begun, time.monotonic())
+    made = len(here.steps(CUT_OFF)) - 2  # the newest window is held back, and one step may not be done yet
+    drained_s = here.wait(lambda: arrived(here) >= made, "end of what was spooled", LATE_S)
+    figures = {
+        "drained_s": drained_s,
+        "own_rate": here.slowest([CUT_OFF], before, during),
+        "others_slowest": here.slowest(OTHERS, before, during),
+        "others_fastest": here.fastest(OTHERS, before, during),
+        "backlog_rows": during.seconds * RATE,
+    }
+    return Outcome({**figures, **here.finish(ROBOTS)})
+
+
+def arrived(here: PacedJob) -> int:
+    """Rows of the robot that are committed."""
+    return sum(here.actor(CUT_OFF).get("acked", {}).values())
+
+
+def control(place: Path) -> Mapping[str, bool]:
+    """Whether rows that are lost, doubled, swapped or invented are found in a dump of which nothing is wrong otherwise."""
+    good = [{"actor": "a", "stream": 1, "seq": n + 1, "episode": n // 5, "t": n % 5} for n in range(20)]
+    wrong = {
+        "nothing": (good, None),
+        "lost": ([*good[:7], *good[8:]], "lost"),
+        "doubled": ([*good[:8], good[7], *good[8:]], "duplicated"),
+        "swapped": ([*good[:7], good[8], good[7], *good[9:]], "reordered"),
+        "invented": ([*good, {**good[-1], "seq": 21, "episode": 4, "t": 0}], "phantom"),
+    }
+    said = {kind: account(rows, {"a": 20}, 0) for kind, (rows, _) in wrong.items()}
+    return {kind: bool(said[kind][fault] if fault else not any(said[kind].values())) for kind, (_, fault) in wrong.items()}
+
+
+WHOLE = never("lost", "duplicated", "reordered", "corrupted", "phantom")
+STEADY = (
+    *at_least("own_rate", 1 - TOLERANCE),
+    *at_least("others_slowest", 1 - TOLERANCE),
+    *at_most("others_fastest", 1 + TOLERANCE),
+)
+DRAINED = at_most("drained_s", 10.0)
+BARS = (*WHOLE, *STEADY, *DRAINED, *told("backlog_rows"))
+
+PROMISE = Promise(
+    "P6",
+    "A robot that is cut off goes on at its rate; what it did meanwhile arrives once and in order, and nobody else notices.",
+    (
+        *(Part(f"down-{seconds}", 3, partial(down, seconds=seconds), BARS, control=control) for seconds in (1, 30, 300)),
+        Part("half-open", 3, half_open, BARS, control=control),
+        Part("flapping", 1, flapping, BARS, control=control),
+    ),
+)
