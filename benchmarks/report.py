@@ -5,9 +5,9 @@
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
 
 What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings
-and curve, headrace beside its peers, survival, kills under load, power cuts, mutated messages, the speed of pool and learner,
-what keys cost, and planted faults. A gate without records says "not run yet". Records that no section knows are listed with
-their newest line.
+and curve, headrace beside its peers, a whole job under faults, survival, kills under load, power cuts, mutated messages, the
+speed of pool and learner, what keys cost, and planted faults. A gate without records says "not run yet". Records that no
+section knows are listed with their newest line.
 
 How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
 """
@@ -27,7 +27,7 @@ from promised import promises
 PAGE = "README.md"
 KNOWN = (
     *("gates.jsonl", "peers.jsonl", "survival.jsonl", "pool.jsonl", "kills.jsonl", "mutants.jsonl", "powercuts.jsonl"),
-    *("learner.jsonl", "fuzz.jsonl", "curve.jsonl"),
+    *("learner.jsonl", "fuzz.jsonl", "curve.jsonl", "chaos.jsonl"),
 )
 
 
@@ -36,14 +36,16 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; tell whether README.md is up to date")
     args = parser.parse_args()
     found = {path.name: records.read(path) for path in sorted(records.RESULTS.glob("*.jsonl"))}
-    gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve = (found.get(name, []) for name in KNOWN)
+    gates, peers, survival, pool, kills, mutants, powercuts, *rest = (found.get(name, []) for name in KNOWN)
+    learner, fuzz, curve, chaos = rest
     pictures = {} if args.check else {name: draw(name, gates) for name in PICTURES}
     drawn = [name for name in PICTURES if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
     known = promises()
     shown = {*KNOWN, *(row.file for promise in known.values() for row in promise.parts)}
     others = {name: lines for name, lines in found.items() if name not in shown}
     promised = promise_section(known, found)
-    text = tables.page(gates, peers, survival, others, drawn, pool, kills, mutants, powercuts, learner, promised, fuzz, curve)
+    measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos)
+    text = tables.page(gates, peers, survival, others, drawn, *measured)
     page = records.RESULTS / PAGE
     if args.check:
         same = page.exists() and page.read_text(encoding="utf-8") == text
@@ -52,7 +54,7 @@ def main() -> int:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     print(page.relative_to(records.ROOT))
-    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve)
+    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos)
     kept = {name: tally.state for name, tally in tallies(known, found).items()}
     print(json.dumps({**{line.name: line.state for line in lines}, **kept}))
     return 0

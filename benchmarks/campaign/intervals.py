@@ -6,11 +6,12 @@ the gates are stated in them, and the values themselves are always listed beside
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from headrace.launch.chaos.verdict import failure_bound as failure_bound
 
 Array = np.ndarray[Any, Any]
 DRAWS = 10_000
@@ -43,20 +44,6 @@ def pair_ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
     logs = np.log(np.asarray(ours, np.float64) / np.asarray(theirs, np.float64))
     low, high = mean_interval(logs)
     return float(np.exp(logs.mean())), float(np.exp(low)), float(np.exp(high))
-
-
-def failure_bound(failures: int, trials: int) -> float:
-    """One-sided 95 % upper bound of the failure probability (Clopper and Pearson 1934); about 3/n for 0 of n."""
-    if not 0 <= failures <= trials or trials < 1:
-        raise ValueError(f"{failures} failures of {trials} trials")
-    if failures == trials:
-        return 1.0
-    low, high = failures / trials, 1.0
-    for _ in range(60):  # bisection: the binomial's distribution falls as the probability grows
-        middle = (low + high) / 2
-        below = sum(math.comb(trials, k) * middle**k * (1 - middle) ** (trials - k) for k in range(failures + 1))
-        low, high = (middle, high) if below > 0.05 else (low, middle)
-    return high
 
 
 def _means(values: Array, rng: np.random.Generator) -> Array:

@@ -10,6 +10,7 @@ from speed.learning_table import TABLE as LEARNER
 from speed.table import TABLE as POOL
 
 from campaign import cuts as power
+from campaign.chaotic import chaos_line, chaos_section
 from campaign.faults import MUTANTS
 from campaign.fuzz_table import fuzz_line, fuzz_section
 from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
@@ -44,15 +45,16 @@ def page(
     promised: Sequence[str] = (),
     fuzz: Records = (),
     curve: Records = (),
+    chaos: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
-        " the top of the script that measures it: `gates.py`, `peers.py`, `survival.py`,"
+        " the top of the script that measures it: `gates.py`, `peers.py`, `chaos.py`, `survival.py`,"
         " `promises.py`, `kills.py`, `powercut.py`, `fuzz.py`, `pool.py`, `learner.py`, `curve.py` and `mutants.py` in"
         " `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve),
+        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos),
         "## Promises",
         "What is promised, and the trials that try to break it; the commands are scripts of `benchmarks/`. A bound says how"
         " often a trial may fail at most, with 95 % confidence, after what was seen: 1 - 0.05^(1/N) after 0 of N.",
@@ -63,6 +65,8 @@ def page(
         "Interleaved pairs on one machine at equal settings, from process start, evaluations excluded.",
         *_threads(peers),
         *(part for m in MEASURES.values() for part in _measure(m, peers)),
+        "## A whole job under all faults at once",
+        *chaos_section(chaos),
         "## Survival of SIGKILL",
         _survival(survival),
         "## A pool whose buffer is killed under load",
@@ -95,11 +99,12 @@ def summary(
     learner: Records = (),
     fuzz: Records = (),
     curve: Records = (),
+    chaos: Records = (),
 ) -> list[Line]:
     """Every verdict."""
     lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
-    lines += [_survival_line(role, survival) for role in ROLES]
+    lines += [chaos_line(chaos), *(_survival_line(role, survival) for role in ROLES)]
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]

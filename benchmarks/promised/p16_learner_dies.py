@@ -18,15 +18,17 @@ from campaign.promise import SUM, Outcome, Part, Promise, Trial, at_least, at_mo
 from helpers.roles import Roles, roles, scripted
 
 from headrace.buffer import SACReplayPool
+from headrace.launch.chaos import history
+from headrace.launch.chaos.scripted import STEPS as KIND
 
 KILLS = 5
 TRAIN_S, EXIT_S, LATE_S = 60.0, 5.0, 30.0
 SHARE = 0.95  # of the rate of collection with a learner, which takes a core of its own
 ALONE_S = 3.0
 ACTORS = ("actor-0", "actor-1")
-STEPS = "steps.jsonl"  # what the envs have executed, in the working directory of the roles
+STEPS = "steps"  # directory of what the envs have executed, in the working directory of the roles
 CONFIG: dict[str, Any] = {
-    "env": {"kwargs": {"lengths": [50], "ends": ["truncated"], "delay_s": 0.004, "log": STEPS}},
+    "env": {"kwargs": {"lengths": [50], "ends": ["truncated"], "delay_s": 0.004, "history": STEPS}},
     "model": {"options": {"hidden": [16]}},
     "learner": {"batch_size": 32, "checkpoint_every_updates": 500, "publish_period_s": 0.02},
     "pacing": {"env_steps": 0, "min_fill": 64, "random_steps": 64, "hold_learner": False, "hold_actors": False},
@@ -115,7 +117,7 @@ def ended(run: Roles) -> int:
         assert "abandoned" not in run.log(name), run.log(name)
     counters = run.status()["counters"]
     run.stop()
-    executed = len((run.directory / STEPS).read_text().splitlines())
+    executed = sum(len(told.lines) for told in history.read_all(run.directory / STEPS, KIND))
     with SACReplayPool(CONFIG["pool"]["capacity"], path=run.run / "pool") as pool:
         ok, why = pool.check_valid()
         assert ok, why

@@ -11,6 +11,7 @@ from helpers.scripts import load
 @pytest.mark.parametrize(
     "name",
     [
+        "chaos",
         "checkpoints",
         "curve",
         "gates",
