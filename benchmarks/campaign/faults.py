@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from campaign.bound_faults import BOUNDS
+from campaign.chaos_faults import CHAOS
 from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
@@ -401,6 +402,7 @@ MUTANTS = {
     for mutant in (
         *_ALL,
         *BOUNDS,
+        *CHAOS,
         *CHECKPOINTS,
         *DATA,
         *DRAWING,
