@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import HeadraceError
+from headrace.launch.chaos.disk import Disk
 from headrace.launch.chaos.harvest import Harvest
 from headrace.launch.chaos.history import SUFFIX, History
 from headrace.launch.chaos.injector import Injector
 from headrace.launch.chaos.job import Job, Scale, free_port
 from headrace.launch.chaos.proxy import Proxy
-from headrace.launch.chaos.schedule import NOISE, Schedule
+from headrace.launch.chaos.schedule import FULL_DISK, NOISE, Schedule
 from headrace.launch.pools import open_pool
 from headrace.launch.supervision import FAILED as RUN_FAILED
 
@@ -117,7 +118,8 @@ def run_campaign(
         place.mkdir(parents=True)
         diary = stack.enter_context(contextlib.closing(Diary(place / "notices.log", say)))
         dials = {name: proxy.endpoint for name, proxy in links.items()}
-        job = Job.make(place, seed, scale, diary, port=port, dials=dials, sabotage={})
+        disk = stack.enter_context(Disk(place / "disk", place / "kept")) if FULL_DISK in kinds else None
+        job = Job.make(place, seed, scale, diary, port=port, dials=dials, sabotage={}, disk=disk)
         faults = stack.enter_context(contextlib.closing(History(job.history / f"faults-0{SUFFIX}", {"seed": seed})))
         injector = Injector(job, links, faults, noisy=NOISE in kinds)
         schedule = Schedule(seed, kinds)
@@ -131,7 +133,7 @@ def run_campaign(
 
         with harvested(job):
             Conductor(job, drive, injector.heal).run()
-    return final_counters(job)
+        return final_counters(job)
 
 
 @contextlib.contextmanager

@@ -14,9 +14,10 @@ from headrace.launch.chaos import evidence
 from headrace.launch.chaos.campaign import COUNTERS, run_campaign, to_stderr
 from headrace.launch.chaos.checker import judge
 from headrace.launch.chaos.controls import fired, run_controls
+from headrace.launch.chaos.disk import Disk
 from headrace.launch.chaos.job import FULL
 from headrace.launch.chaos.sabotage import FINDS
-from headrace.launch.chaos.schedule import KINDS, ROLES
+from headrace.launch.chaos.schedule import FULL_DISK, KINDS, ROLES
 from headrace.launch.chaos.verdict import KINDS as FAULTS
 from headrace.launch.chaos.verdict import Verdict
 from headrace.launch.exits import FAILED
@@ -63,15 +64,18 @@ def conclude(place: Path, origin: Mapping[str, Any], *, as_json: bool) -> int:
 
 
 def parse_kinds(only: str | None) -> list[str]:
-    """Kinds of faults by name, all of them without one.
+    """Kinds of faults by name; without one all that this user can make.
 
     Raises:
-        ConfigError: there is no such kind.
+        ConfigError: there is no such kind, or it needs to be root.
     """
-    kinds = list(KINDS) if only is None else only.split(",")
+    possible = [kind for kind in KINDS if kind != FULL_DISK or Disk.is_possible()]
+    kinds = possible if only is None else only.split(",")
     for kind in kinds:
         if kind not in KINDS:
             raise ConfigError(f"--only: {kind!r} is not one of {', '.join(KINDS)}")
+        if kind not in possible:
+            raise ConfigError(f"--only: {kind} needs a disk of its own, which only root may mount; nearest valid: leave it out")
     return kinds
 
 

@@ -10,7 +10,7 @@ from headrace.common.wire.messages import Ack, BlockHead
 from headrace.launch.chaos.history import History
 from headrace.launch.chaos.job import LEASE_S, Job
 from headrace.launch.chaos.proxy import Proxy
-from headrace.launch.chaos.schedule import Fault
+from headrace.launch.chaos.schedule import FULL_DISK, Fault
 from headrace.launch.chaos.tampering import Act, Faults, Rule, Way
 from headrace.launch.children import Child
 
@@ -53,8 +53,14 @@ class Injector:
         names = self._job.names(fault.role)
         name = names[int(fault.pick * len(names))]
         self._history.write("fault", fault.kind, fault.role, name, round(fault.seconds, 3))
-        begin = {"kill": self._kill, "restart": self._restart, "pause": self._pause, "usurp": self._usurp}.get(fault.kind)
-        (begin or self._break)(fault, name, now)
+        begin = {
+            "kill": self._kill,
+            "restart": self._restart,
+            "pause": self._pause,
+            "usurp": self._usurp,
+            FULL_DISK: self._fill,
+        }.get(fault.kind, self._break)
+        begin(fault, name, now)
 
     def tick(self, now: float) -> None:
         """End what is over."""
@@ -98,6 +104,13 @@ class Injector:
                 self._set(name, self._usual(name))
 
         self._ends.append((now + LEASE_S + fault.seconds + WORKS_S, succeed))
+
+    def _fill(self, fault: Fault, name: str, now: float) -> None:
+        if self._job.disk is not None:
+            self.hits[fault.kind, fault.role] += 1
+            self._history.write("hit", fault.kind, fault.role, 0)
+            self._job.disk.fill()
+            self._ends.append((now + fault.seconds, self._job.disk.free))
 
     def _stop(self, fault: Fault, name: str, until: float) -> bool:
         pid = self._job.supervisor.signal(name, signal.SIGSTOP)

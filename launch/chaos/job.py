@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.buffer.query import Observer
 from headrace.common.config import dump
+from headrace.launch.chaos.disk import Disk
 from headrace.launch.chaos.scripted import ENV
 from headrace.launch.children import Child, headrace_command, role_environment
 from headrace.launch.config import RunConfig, make_config
@@ -20,6 +21,7 @@ from headrace.launch.supervise import Supervisor, Watcher
 from headrace.launch.supervision import RolePlan
 
 PACKAGE = "headrace.launch.chaos"
+HOST = "host"  # a role beside those of processes
 HEARTBEAT_S, LEASE_S = 0.2, 2.0
 STEP_S = 0.006
 PUBLISH_S = 0.05
@@ -112,7 +114,7 @@ class WitnessLineup(Lineup):
         """The command line of whoever dials."""
         history = ["--id", plan.name, "--history", str(self._history)]
         if plan.name == LEARNER_ID:
-            memory = ["--memory", str(self._place / "canary.json"), "--batch-size", str(self._batch_size)]
+            memory = ["--memory", str(self._history.parent / "canary.json"), "--batch-size", str(self._batch_size)]
             pace = ["--publish-s", str(PUBLISH_S), "--heartbeat", str(HEARTBEAT_S), "--lease", str(LEASE_S)]
             return headrace_command([endpoint, *history, *memory, *pace], f"{PACKAGE}.canary")
         lies = ["--sabotage", self._sabotage[plan.name]] if plan.name in self._sabotage else []
@@ -131,6 +133,7 @@ class Job:
         plans: role name -> plan.
         lineup: command lines.
         supervisor: keeps them alive.
+        disk: of the run directory, where it can be filled.
     """
 
     place: Path
@@ -139,6 +142,7 @@ class Job:
     lineup: WitnessLineup
     supervisor: Supervisor
     plans: dict[str, RolePlan] = field(default_factory=dict)
+    disk: Disk | None = None
 
     @classmethod
     def make(
@@ -151,10 +155,12 @@ class Job:
         port: int,
         dials: Mapping[str, str],
         sabotage: Mapping[str, str],
+        disk: Disk | None = None,
     ) -> Job:
-        """A job below ``place``; nothing is started."""
+        """A job below ``place``, with its run directory on ``disk`` if there is one; nothing is started."""
+        home = place if disk is None else disk.place
         config = make_job_config(place, seed, scale, port)
-        history, run = place / "history", RunDir.create(place / "run", dump(config))
+        history, run = place / "history", RunDir.create(home / "run", dump(config))
         history.mkdir()
         lineup = WitnessLineup(config, run, history, dials, sabotage)
         plans = lineup.plans()
@@ -167,11 +173,11 @@ class Job:
             observe=Observer,
             watcher=watcher,
         )
-        return cls(place, history, run, lineup, supervisor, {plan.name: plan for plan in plans})
+        return cls(place, history, run, lineup, supervisor, {plan.name: plan for plan in plans}, disk)
 
     def names(self, role: str) -> list[str]:
         """Names of the processes of a role, in order."""
-        return [name for name, plan in self.plans.items() if plan.kind == role]
+        return [role] if role == HOST else [name for name, plan in self.plans.items() if plan.kind == role]
 
     def start_heir(self, name: str) -> Child:
         """Start a second process under the id of a role; whoever asks for it ends it."""

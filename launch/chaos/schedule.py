@@ -48,11 +48,13 @@ NETWORK: Mapping[str, Kind] = {
     "lost-answers": Kind("most of what the buffer answers to rows is dropped", ("actor",), 1, (1.0, 5.0)),
     "slow": Kind("20 KB/s, and 50 ms later", CLIENTS, 1, (1.0, 4.0)),
 }
+FULL_DISK = "full-disk"  # only where somebody may mount a disk
+HOST: Mapping[str, Kind] = {FULL_DISK: Kind("the disk of the run directory is full", ("host",), 2, (0.5, 4.0))}
 NOISE = "noise"
 ALWAYS: Mapping[str, Kind] = {
     NOISE: Kind("30 % of the acks are lost, 10 % of the rows come twice, and old rows come again", ("actor",), 0)
 }
-KINDS: Mapping[str, Kind] = {**PROCESS, **NETWORK, **ALWAYS}
+KINDS: Mapping[str, Kind] = {**PROCESS, **NETWORK, **HOST, **ALWAYS}
 
 
 @dataclass(frozen=True)
