@@ -20,6 +20,7 @@ _RUNNING = np.iinfo(np.int64).max
 _SCALARS = {  # columns of one executed step, in the order of Assembler.step
     "episode": "<u8",
     "t": "<u4",
+    "task": "<u4",
     "learner": "<u8",
     "learner_epoch": "<u4",
     "learner_step": "<u8",
@@ -34,7 +35,7 @@ _SCALARS = {  # columns of one executed step, in the order of Assembler.step
     "stop": "<i8",  # id of its episode's last step, once known
     "begins": "?",  # whether a decision begins with it, and so a row
 }
-_COPIED = ("episode", "t", "learner", "learner_epoch", "learner_step", "health", "action_age")
+_COPIED = ("episode", "t", "task", "learner", "learner_epoch", "learner_step", "health", "action_age")
 
 
 class Assembler:
@@ -66,6 +67,7 @@ class Assembler:
         self._frames = Tape({o.key: (o.shape, o.dtype) for o in spec.obs}, 2 * limit + spec.stack)
         self._keys = [o.key for o in spec.obs]
         self._episode = 0
+        self._task = 0
         self._running = False
         self._t = 0
         self._first_step = 0  # of the current episode
@@ -81,13 +83,13 @@ class Assembler:
         """Rows that :meth:`take` can give now."""
         return len(self._starts())
 
-    def begin(self, episode: int, obs: Mapping[str, Array]) -> None:
-        """Start an episode with its first observation (key -> ``(*shape)``, copied)."""
+    def begin(self, episode: int, obs: Mapping[str, Array], task: int = 0) -> None:
+        """Start an episode of a task with its first observation (key -> ``(*shape)``, copied)."""
         if self._running:
             raise EnvError(f"assembler: episode {episode} begins while episode {self._episode} runs; end or abort() that one")
         self._first_frame = self._frames.append([obs[key] for key in self._keys])
         self._first_step = self._steps.end
-        self._episode, self._t, self._running = episode, 0, True
+        self._episode, self._task, self._t, self._running = episode, task, 0, True
 
     def step(
         self,
@@ -140,7 +142,7 @@ class Assembler:
         if begins:
             self._begun = last
         plan = () if not self._chunks else (0 if decided is None else decided,)
-        self._steps.append((self._episode, self._t, *self._stamp, *scalars, action, *plan))
+        self._steps.append((self._episode, self._t, self._task, *self._stamp, *scalars, action, *plan))
         self._frames.append([next_obs[key] for key in self._keys])
         self._t += 1
         if terminated or truncated:
@@ -194,7 +196,7 @@ class Assembler:
                 return False, "a kept step refers to a frame that is not kept"
         return True, ""
 
-    _OWN = ("_episode", "_running", "_t", "_first_step", "_first_frame", "_taken", "_ready", "_begun")
+    _OWN = ("_episode", "_task", "_running", "_t", "_first_step", "_first_frame", "_taken", "_ready", "_begun")
 
     def _starts(self) -> Array:
         """Steps with which rows begin that may go out."""

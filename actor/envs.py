@@ -27,10 +27,12 @@ class LaneObs:
     Attributes:
         obs: key -> ``(L, *shape)``, one frame a lane (see :class:`headrace.actor.stacking.FrameStack`).
         episode: ``(L,)`` int64, which episode each observation belongs to.
+        task: ``(L,)`` int64, the task of each of these episodes, from info ``task`` of its reset; none where there is one task.
     """
 
     obs: Mapping[str, Array]
     episode: Array
+    task: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class LaneStep:
         obs: key -> ``(L, *shape)``, what the policy acts on next.
         episode: ``(L,)`` int64, the episode of ``obs``; it changes exactly where ``obs`` is a first observation.
         success: ``(L,)`` uint8 ``OUTCOME_*``, known at an episode's end from info ``success`` or ``is_success``.
+        task: ``(L,)`` int64, the task of the episode of ``obs``, as of :class:`LaneObs`.
         executed: ``(L, A)`` float32, what was executed in place of what was asked for; none where that is the same.
         health: ``(L,)`` uint8 bits ``HEALTH_*``; none where nobody watches.
         action_age: ``(L,)`` float32, seconds from an action's observation to its execution; none where nobody measures it.
@@ -61,6 +64,7 @@ class LaneStep:
     obs: Mapping[str, Array]
     episode: Array
     success: Array
+    task: Array | None = None
     executed: Array | None = None
     health: Array | None = None
     action_age: Array | None = None

@@ -33,11 +33,13 @@ class EvalResult:
         returns: ``(n,)`` float64, undiscounted sum of rewards.
         lengths: ``(n,)`` int64, env steps.
         successes: ``(n,)`` bool, or None when the environment never said.
+        tasks: ``(n,)`` int64, the task of each; None where there is one task.
     """
 
     returns: Array
     lengths: Array
     successes: Array | None
+    tasks: Array | None = None
 
     @property
     def mean(self) -> float:
@@ -136,6 +138,7 @@ def play_lanes(
     outcomes = np.full(episodes, OUTCOME_UNKNOWN, np.uint8)
     stack, decider, begun = FrameStack(lanes.spec, lanes.count), Decider(lanes.spec, lanes.count), lanes.reset()
     obs, playing, done = stack.push(begun.obs, begun.episode), begun.episode, 0
+    task, tasks = begun.task, np.zeros(episodes, np.int64)
     while done < episodes:
         if before_step is not None:
             before_step()
@@ -149,6 +152,7 @@ def play_lanes(
                 raise EnvError(f"evaluation: the env crashed in episode {episode}, which cannot be replaced without bias")
             if not step.live[lane]:
                 continue
+            tasks[episode] = 0 if task is None else task[lane]
             returns[episode] += step.rewards[lane]
             lengths[episode] += 1
             if step.terminated[lane] or step.truncated[lane]:
@@ -159,6 +163,8 @@ def play_lanes(
         if watch is not None:
             watch(done, lengths)
         decider.restart(step.episode != playing)
-        obs, playing = stack.push(step.obs, step.episode), step.episode
+        obs, playing, task = stack.push(step.obs, step.episode), step.episode, step.task
     known = bool((outcomes != OUTCOME_UNKNOWN).any())
-    return EvalResult(returns, lengths, outcomes == OUTCOME_SUCCESS if known else None)
+    return EvalResult(
+        returns, lengths, outcomes == OUTCOME_SUCCESS if known else None, tasks if len(np.unique(tasks)) > 1 else None
+    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 
 from headrace.actor.config import EnvConfig
 from headrace.actor.gym_make import AnyEnv, make_env, reason_of
@@ -19,6 +20,8 @@ from headrace.common.seeds import derive_seed
 
 CRASH = "headrace_crash"
 SUCCESS = "headrace_success"
+TASK = "headrace_task"
+TASKS = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
     Reset k (the ``turn``) of lane l begins episode ``k * L + l`` and is seeded for it, whoever calls it; an environment with a
     method ``on_episode(lane, episode)`` is told first. A step or reset that raises ends the episode as truncated with
     the reason under info ``CRASH``, in every autoreset mode alike, and the next reset makes the environment anew: a
-    reset that raises is thus an episode that crashed before its first step. Of info only the outcome passes, so that
+    reset that raises is thus an episode that crashed before its first step. Of info only task and outcome pass, so that
     nobody batches what nobody reads.
     """
 
@@ -80,8 +83,8 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
                 self._crash = ""
             if self.env.has_wrapper_attr("on_episode"):
                 self.env.get_wrapper_attr("on_episode")(maker.lane, episode)
-            obs, _ = self.env.reset(seed=derive_seed(int(maker.place[0]), *maker.place[1:], episode))
-            return obs, {}
+            obs, info = self.env.reset(seed=derive_seed(int(maker.place[0]), *maker.place[1:], episode))
+            return obs, _task(info)
         except Exception as error:  # any error of a foreign env is a crash of this lane, not of the actor
             self._crash = reason_of(error)
             return blank(self.observation_space), {}
@@ -103,6 +106,14 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         """Close the environment; one that crashed may fail to."""
         with contextlib.suppress(Exception):
             super().close()
+
+
+def _task(info: dict[str, Any]) -> dict[str, Any]:
+    """Which task the episode has, where the env numbers its tasks; what is no such number is the env's own affair."""
+    task = info.get("task")
+    if not isinstance(task, (int, np.integer)) or isinstance(task, bool) or not 0 <= task < TASKS:
+        return {}
+    return {TASK: int(task)}
 
 
 def _outcome(info: dict[str, Any]) -> dict[str, Any]:

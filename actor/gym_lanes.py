@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.envs import LaneObs, LaneStep
-from headrace.actor.gym_guard import CRASH, SUCCESS, SubEnv
+from headrace.actor.gym_guard import CRASH, SUCCESS, TASK, SubEnv
 from headrace.actor.gym_make import AnyVectorEnv, make_env, reason_of
 from headrace.actor.gym_spaces import frames_of, leaves_of, put_frame, spec_of
 from headrace.common.errors import EnvError
@@ -49,6 +49,7 @@ class GymLanes:
         self._turn = np.full(self.count, -1, np.int64)  # resets seen, less one
         self._fresh = np.zeros(self.count, np.bool_)  # reset, and no step taken since
         self._ended = np.zeros(self.count, np.bool_)  # by the last step
+        self._task = np.zeros(self.count, np.int64)  # of the episode that each lane is in; replaced, never written
         self._none = np.zeros(self.count, np.bool_)
         self._none.flags.writeable = False
 
@@ -60,7 +61,7 @@ class GymLanes:
         except Exception as error:  # a dead worker or a broken vector env
             frames = self._restart(error)
         self._fresh, self._ended = ~self._none, self._none
-        return LaneObs(frames, self._episodes())
+        return LaneObs(frames, self._episodes(), self._task)
 
     def step(self, actions: Array) -> LaneStep:
         """Execute ``(L, A)`` actions."""
@@ -94,6 +95,7 @@ class GymLanes:
             obs=obs,
             episode=self._episodes(),
             success=success,
+            task=self._task,
         )
 
     def close(self) -> None:
@@ -167,14 +169,26 @@ class GymLanes:
         seeds: Any = None if self._guarded else [derive_seed(int(self._place[0]), *self._place[1:], int(e)) for e in episodes]
         if isinstance(self._venv, AsyncVectorEnv):
             self._venv.reset_async(options=options)
-            return self._venv.reset_wait(timeout=self._config.step_timeout_s)[0]
-        return self._venv.reset(seed=seeds, options=options)[0]
+            obs, infos = self._venv.reset_wait(timeout=self._config.step_timeout_s)
+        else:
+            obs, infos = self._venv.reset(seed=seeds, options=options)
+        self._note_tasks(infos)
+        return obs
 
     def _step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         if isinstance(self._venv, AsyncVectorEnv):
             self._venv.step_async(actions)
-            return self._venv.step_wait(timeout=self._config.step_timeout_s)
-        return self._venv.step(actions)
+            found = self._venv.step_wait(timeout=self._config.step_timeout_s)
+        else:
+            found = self._venv.step(actions)
+        self._note_tasks(found[4])  # of the lanes that this step has reset
+        return found
+
+    def _note_tasks(self, infos: Mapping[str, Any]) -> None:
+        told = [lane for lane in range(self.count) if _has(infos, TASK, lane)] if TASK in infos else []
+        if told:
+            self._task = self._task.copy()
+            self._task[told] = infos[TASK][told]
 
     def _episodes(self) -> Array:
         return self._turn * self.count + np.arange(self.count)
@@ -216,7 +230,8 @@ class GymLanes:
         frames = self._restart(error)
         self._fresh, self._ended = ~self._none, self._none
         no, unknown = self._none, np.full(self.count, OUTCOME_UNKNOWN, np.uint8)
-        return LaneStep(no, np.zeros(self.count, np.float32), no, no, frames, ~no, frames, self._episodes(), unknown)
+        rewards = np.zeros(self.count, np.float32)
+        return LaneStep(no, rewards, no, no, frames, ~no, frames, self._episodes(), unknown, self._task)
 
     def _restart(self, error: Exception) -> dict[str, Array]:
         """Make the whole vector env anew and begin each lane's next episode, until it works or the limit is met."""

@@ -61,7 +61,7 @@ class Recorder:
 
     def begin(self, first: LaneObs) -> Obs:
         """Begin an episode in every lane: at the start, and after :meth:`cut`; what the policy acts on."""
-        return self._go_on(first.obs, first.episode)
+        return self._go_on(first)
 
     def record(self, acts: Acts, step: LaneStep, version: Version) -> list[Ended]:
         """Take what the lanes were asked for, and by which weights; the episodes that ended with it."""
@@ -86,7 +86,7 @@ class Recorder:
 
     def go_on(self, step: LaneStep) -> Obs:
         """Begin the episodes that follow those which ended; what the policy acts on."""
-        return self._go_on(step.obs, step.episode)
+        return self._go_on(step)
 
     def cut(self) -> None:
         """End the running episodes at their last complete step, as truncated."""
@@ -106,10 +106,12 @@ class Recorder:
     def _ended(self, lane: int, outcome: int) -> Ended:
         return Ended(lane, int(self._episode[lane]), float(self._totals[lane]), int(self._lengths[lane]), outcome)
 
-    def _go_on(self, obs: Obs, episode: Array) -> Obs:
+    def _go_on(self, seen: LaneObs | LaneStep) -> Obs:
+        obs, episode = seen.obs, seen.episode
         self.fresh = episode != self._episode
         for lane in np.flatnonzero(self.fresh):
-            self.assemblers[lane].begin(int(episode[lane]), {key: value[lane] for key, value in obs.items()})
+            task = 0 if seen.task is None else int(seen.task[lane])
+            self.assemblers[lane].begin(int(episode[lane]), {key: value[lane] for key, value in obs.items()}, task)
             self._totals[lane], self._lengths[lane] = 0.0, 0
         self._episode = np.array(episode)
         return self._stack.push(obs, episode)

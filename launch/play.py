@@ -189,8 +189,16 @@ def verdict_lines(result: EvalResult) -> list[tuple[str, str]]:
     if result.successes is None:
         return [*pairs, ("success", "the env does not say")]
     wins, count = int(result.successes.sum()), len(result.successes)
+    pairs.append(("success", _share(wins, count)))
+    for task in [] if result.tasks is None else np.unique(result.tasks).tolist():
+        of = result.successes[result.tasks == task]
+        pairs.append((f"task {task}", _share(int(of.sum()), len(of))))
+    return pairs
+
+
+def _share(wins: int, count: int) -> str:
     low, high = share_interval(wins, count)
-    return [*pairs, ("success", f"{wins / count:.0%} ({wins} of {count}; 95 % interval {low:.0%} to {high:.0%})")]
+    return f"{wins / count:.0%} ({wins} of {count}; 95 % interval {low:.0%} to {high:.0%})"
 
 
 def spread(std: float, episodes: int) -> str:

@@ -8,7 +8,11 @@ REPORT, ROW_CLOCK = ("tests/unit/learner/test_report.py",), ("tests/unit/learner
 PACING, GROUP = ("tests/protocol/test_pacing.py",), ("tests/unit/learner/test_group.py",)
 REWARDS, RETURNS = ("tests/unit/learner/test_rewards.py",), ("tests/unit/buffer/test_returns.py",)
 EXPLORING, LOOP = ("tests/unit/actor/test_exploring.py",), ("tests/unit/actor/test_loop.py",)
-MLP, CHUNKS = ("tests/unit/learner/test_mlp.py",), ("tests/unit/actor/test_chunks.py",)
+TASKS, MLP, CHUNKS = (
+    ("tests/unit/actor/test_tasks.py",),
+    ("tests/unit/learner/test_mlp.py",),
+    ("tests/unit/actor/test_chunks.py",),
+)
 
 DATA = (
     # the report
@@ -101,6 +105,12 @@ DATA = (
     ),
     Mutant("robots-explore", "actor/config.py", "if self.robot and self.epsilon > 0:", "if False:", EXPLORING),
     Mutant("actors-do-not-explore", "actor/loop.py", "if random else self._explorer.mix(actions, self._rng)", "", LOOP),
+    # tasks
+    Mutant("tasks-of-a-reset-are-lost", "actor/gym_guard.py", "return obs, _task(info)", "return obs, {}", TASKS),
+    Mutant("tasks-of-an-autoreset-are-lost", "actor/gym_lanes.py", "self._note_tasks(found[4])", "pass", TASKS),
+    Mutant("tasks-of-explicit-resets-are-lost", "actor/gym_lanes.py", "self._note_tasks(infos)\n", "pass\n", TASKS),
+    Mutant("task-of-the-next-episode", "actor/evaluate.py", "0 if task is None else task[lane]", "int(step.task[lane])", TASKS),
+    Mutant("row-of-task-0", "actor/recorder.py", "0 if seen.task is None else int(seen.task[lane])", "0", TASKS),
     # chunks
     Mutant(
         "tail-of-a-chunk-is-lost",
