@@ -29,7 +29,7 @@ from helpers.roles import Roles, free_port, roles, scripted
 ROLES = ("buffer", "learner", "actor")
 ORDERS = tuple(itertools.permutations(ROLES))
 PEERS = ("killed", "stopped", "absent")
-TRAIN_S, EXIT_S, LATE_S, RUN_S = 90.0, 10.0, 30.0, 120.0
+TRAIN_S, EXIT_S, NAMED_S, LATE_S, RUN_S = 90.0, 10.0, 30.0, 90.0, 240.0
 PAUSE_S, ANY_S = 1.5, 8.0
 STOPPED = 130  # exit code of a run that was stopped
 SMALL: dict[str, Any] = {
@@ -117,8 +117,8 @@ def wrong(trial: Trial) -> Outcome:
     """One misconfiguration."""
     case = CASES[trial.number % len(CASES)]
     with roles(trial.place, scripted(**SMALL)) as run:
-        begun = time.monotonic()
         name = case.begin(run)
+        begun = time.monotonic()
         code = run.processes[name].wait(LATE_S)
         ended_s, log = time.monotonic() - begun, run.log(name)
     last = log.strip().splitlines()[-1] if log.strip() else ""
@@ -217,6 +217,6 @@ PROMISE = Promise(
         ),
         Part("stops", 63, stops, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), quick=9, control=litter),
         Part("trains", 20, trains, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), control=litter),
-        Part("wrong", len(CASES), wrong, (*at_most("ended_s", LATE_S), *never("not_named", "exit_0")), quick=len(CASES)),
+        Part("wrong", len(CASES), wrong, (*at_most("ended_s", NAMED_S), *never("not_named", "exit_0")), quick=len(CASES)),
     ),
 )
