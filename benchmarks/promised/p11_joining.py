@@ -12,6 +12,7 @@ from campaign.process import ProcessFailed
 from campaign.promise import Outcome, Part, Promise, Trial, at_most, never, told
 from helpers.roles import Roles, roles, scripted
 
+from headrace.actor.outbox import Memory, Outbox
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import MonotonicClock
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -80,7 +81,7 @@ class Client:
 
     def __init__(self, endpoint: str, name: str) -> None:
         network = NetworkConfig()
-        self._uplink = Uplink(SPEC, 1 << 20, network.fragment_bytes)
+        self._uplink = Uplink(SPEC, Outbox(Memory(1 << 20)), network.fragment_bytes)
         self._link = Link(new_hello("actor", name, spec=SPEC.to_dict()), self._uplink, endpoint, network, MonotonicClock())
         self._link.start()
         self._link.wait_welcome(GIVEN_UP_S)

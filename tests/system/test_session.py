@@ -46,7 +46,7 @@ def check_rows(rows, *, executed):
 def robot(run, *words):
     """Start the program of ``helpers.own_robot`` beside the buffer's directory."""
     log = run.directory / "steps.log"
-    return run._start(
+    return run.start_words(
         "arm-0", [sys.executable, "-P", "-m", "helpers.own_robot", run.endpoint, str(run.directory / "spool"), str(log), *words]
     )
 
