@@ -41,8 +41,8 @@ def test_the_worked_example_of_the_pool_page_runs(tmp_path, monkeypatch):
 
 
 def test_every_test_that_the_page_of_cases_names_exists():
-    rows = re.findall(r"^\| (B\d\d) \|(.*)\|$", (ROOT / "docs" / "cases.md").read_text(), re.MULTILINE)
-    assert [number for number, _ in rows] == [f"B{n:02}" for n in range(1, 41)]
+    rows = re.findall(r"^\| ([BH]\d+) \|(.*)\|$", (ROOT / "docs" / "cases.md").read_text(), re.MULTILINE)
+    assert [number for number, _ in rows] == [*(f"B{n:02}" for n in range(1, 41)), *(f"H{n}" for n in range(1, 31))]
     named = {name: number for number, row in rows for name in re.findall(r"`([\w/]+\.py(?:::\w+)?)`", row.rpartition("|")[2])}
     missing = []
     for name, number in named.items():
