@@ -16,8 +16,10 @@ from helpers.serving import SPEC, block
 
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import block_parts, encode
+from headrace.common.wire.network import NetworkConfig
 
 Parts = list[bytes]
+LARGEST = NetworkConfig().fragment_bytes  # of a frame; from 64 KiB more on, the socket closes the connection
 GOOD = {b"nd": True, b"type": "<f4", b"kind": b"", b"shape": [1], b"data": b"\0\0\0\0"}
 
 
@@ -168,3 +170,12 @@ def _spliced(whole: bytes, old: bytes, new: bytes) -> bytes:
 def _versioned(header: bytes, version: int) -> bytes:
     outer = msgpack.unpackb(header)
     return msgpack.packb([version, *outer[1:]])
+
+
+def all_of(marker: Path) -> tuple[list[Parts], list[Parts]]:
+    """Every message of this file: those that a socket lets through, and some of those for which it closes the connection."""
+    every = [parts for kind in payloads(marker).values() for payload in kind for _, parts in placed(payload)]
+    every += [*misshapen().values(), *([header] for header in fields().values())]
+    small = [parts or [b""] for parts in every if all(len(part) <= LARGEST for part in parts) and len(parts) < 1000]
+    large = [parts for parts in every if any(len(part) > LARGEST + (64 << 10) for part in parts)]
+    return small, large[::6]

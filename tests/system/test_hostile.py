@@ -4,85 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from dataclasses import replace
 
 import zmq
 from helpers import hostile
+from helpers.peer import Peer
 from helpers.roles import roles, scripted
 
 from headrace.common.wire import messages as m
-from headrace.common.wire import sockets
-from headrace.common.wire.codec import decode, encode
+from headrace.common.wire.codec import encode
 from headrace.common.wire.key_files import KeyFiles
-from headrace.common.wire.network import NetworkConfig
 
-LARGEST = NetworkConfig().fragment_bytes  # of a frame; from 64 KiB more on, the socket closes the connection
-ANSWER_MS = 10_000
 FREE = {"hold_actors": False, "random_steps": 1_000_000_000, "env_steps": 0}  # no learner is needed
 NETWORK = {"heartbeat_s": 0.1, "lease_s": 30.0, "connect_s": 60}  # a peer of a few lines has no heartbeat
 ENV = {"kwargs": {"lengths": [7], "ends": ["terminated"], "delay_s": 0.001}}
-
-
-class Peer:
-    """A client of a few lines."""
-
-    def __init__(self, context, endpoint, secret=None):
-        self._context, self._endpoint, self._secret = context, endpoint, secret
-        self.heard = []
-        self._dial()
-
-    def _dial(self):
-        self.socket = sockets.dealer(self._context, self._endpoint, NetworkConfig(), self._secret)
-
-    def is_let_in(self, timeout_ms):
-        """Whether there is a connection before long."""
-        return bool(self.socket.poll(timeout_ms, zmq.POLLOUT))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *why):
-        self.socket.close(0)
-
-    def again(self):
-        """Another connection."""
-        self.socket.close(0)
-        self._dial()
-
-    def send(self, parts):
-        if not self.is_let_in(ANSWER_MS):
-            raise AssertionError("no connection")
-        self.socket.send_multipart(parts or [b""])
-        self.hear(0)
-
-    def hear(self, timeout_ms):
-        while self.socket.poll(timeout_ms):
-            self.heard.append(decode(self.socket.recv_multipart()[0]))
-            timeout_ms = 0
-
-    def greet(self, identity):
-        """Get a session as an actor."""
-        hello = [encode(m.Hello(m.PROTOCOL, "actor", identity, b"7", "host", 1))]
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            self.heard.clear()
-            self.send(hello)
-            self.hear(500)
-            if any(isinstance(message, m.Welcome) for message in self.heard):
-                return
-        raise AssertionError(f"no session: {self.heard}")
-
-
-def messages(marker):
-    """All of them, those that a socket lets through first."""
-    every = [
-        parts for payloads in hostile.payloads(marker).values() for payload in payloads for _, parts in hostile.placed(payload)
-    ]
-    every += [*hostile.misshapen().values(), *([header] for header in hostile.fields().values())]
-    small = [parts or [b""] for parts in every if all(len(part) <= LARGEST for part in parts) and len(parts) < 1000]
-    large = [parts for parts in every if any(len(part) > LARGEST + (64 << 10) for part in parts)]
-    return small, large[::6]
 
 
 def counts(status, who):
@@ -108,17 +43,16 @@ def check_declined(run, known, small):
     """All of ``small`` was refused to a peer with a session, each counted, and some told; the status then."""
     last = run.wait(lambda s: counts(s, "actor/m") >= len(small), 30, watch=("buffer", "honest"))
     assert counts(last, "actor/m") == len(small)
-    known.hear(500)
     reasons = set(last["refused_of"]["actor/m"])
     assert {"malformed", "arity", "size", "direction", "fragment", "too-large"} <= reasons
-    assert {"malformed"} <= {message.reason for message in known.heard if isinstance(message, m.Declined)} <= reasons
+    assert {"malformed"} <= known.reasons(m.Declined, 1) <= reasons
     assert not [message for message in known.heard if isinstance(message, (m.Ack, m.Reject))]
     return last
 
 
 def test_no_message_harms_the_buffer_or_its_honest_actor(tmp_path):
     marker = tmp_path / "marker"
-    small, large = messages(marker)
+    small, large = hostile.all_of(marker)
     assert (len(small) > 500, len(large) > 4) == (True, True)
     with (
         roles(tmp_path, scripted(pacing=FREE, env=ENV, network=NETWORK)) as run,
@@ -134,12 +68,11 @@ def test_no_message_harms_the_buffer_or_its_honest_actor(tmp_path):
             known.send(parts)
             stranger.send(parts)
         last = check_declined(run, known, small)
-        stranger.hear(500)
-        assert {(type(message), message.reason) for message in stranger.heard} == {(m.Refused, "hello-first")}
-        for parts in large:  # the socket itself closes such a connection
-            for peer in (known, stranger):
-                peer.send(parts)
-                peer.again()
+        assert stranger.reasons(m.Refused, 1) == {"hello-first"}
+        assert {type(message) for message in stranger.heard} == {m.Refused}
+        for parts in large:  # the buffer's socket itself closes such a connection
+            known.send(parts)
+            stranger.send(parts)
         known.greet("m")
         assert not marker.exists()
         check_unharmed(run, before, last)
@@ -147,7 +80,7 @@ def test_no_message_harms_the_buffer_or_its_honest_actor(tmp_path):
 
 def test_a_known_key_that_lies_harms_nobody_and_an_unknown_one_is_not_even_heard(tmp_path):
     marker = tmp_path / "marker"
-    small, _ = messages(marker)
+    small, _ = hostile.all_of(marker)
     ours, theirs = KeyFiles(tmp_path / "keys"), KeyFiles(tmp_path / "foreign")
     for name, role in [("honest", "actor"), ("m", "actor"), ("operator", "operator")]:
         ours.new(name, role)
@@ -170,8 +103,7 @@ def test_a_known_key_that_lies_harms_nobody_and_an_unknown_one_is_not_even_heard
         known.heard.clear()
         known.send([encode(m.Hello(m.PROTOCOL, "actor", "honest", b"7", "host", 1))])  # another's id
         known.send([encode(m.Hello(m.PROTOCOL, "learner", "m", b"7", "host", 1))])  # another's role
-        known.hear(500)
-        assert {message.reason for message in known.heard if isinstance(message, m.Refused)} == {"key-id", "key-role"}
+        assert known.reasons(m.Refused, 2) == {"key-id", "key-role"}
         known.greet("m")
         assert (stranger.heard, keyless.heard, marker.exists()) == ([], [], False)
         check_unharmed(run, before, last)
