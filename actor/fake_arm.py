@@ -182,6 +182,11 @@ class FakeArm:
             self._log.write(json.dumps({"at": self._clock.now(), **what}).encode() + b"\n")
 
 
+def stand_in(spec: Mapping[str, Any], **options: Any) -> FakeArm:
+    """``env.id: headrace.actor.fake_arm:stand_in``: :meth:`FakeArm.like`, of a spec as plain values."""
+    return FakeArm.like(TransitionSpec.from_dict(spec), **options)
+
+
 def hand_of(joints: Array) -> Array:
     """Where the hand is, ``(3,)`` in m, by the joints' angles ``(A,)``: turn about each joint's axis, go along its z."""
     place, frame = np.zeros(3), np.eye(3)

@@ -1,4 +1,4 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|keys|doctor``."""
+"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|keys|doctor``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
 data set, which is seen from what SRC holds. All rows enter or none."""
 # One thread of the numeric libraries is best for them.
-LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "keys")
+LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "dry-run", "keys")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -209,6 +209,7 @@ def _add_tools(commands: Any) -> None:
     status.add_argument("--deadline", type=float, default=5.0, metavar="S", help="longest wait for an answer (float, s)")
     _add_pool(commands)
     _add_chaos(commands)
+    _add_dry_run(commands)
     add_keys(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
@@ -223,6 +224,16 @@ def _add_chaos(commands: Any) -> None:
         "--dir", type=Path, metavar="DIR", help="new directory for all histories (path); default: runs/chaos-TIME"
     )
     chaos.add_argument("--json", action="store_true", help="end with one JSON object")
+
+
+def _add_dry_run(commands: Any) -> None:
+    dry = _add(
+        commands, "dry-run", _dry_run, "Run a robot's config with a fake arm, fake cameras and a bad network.", keys=True
+    )
+    dry.add_argument("config", type=Path, metavar="CONFIG", help="YAML file of a robot (path)")
+    dry.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long the arm acts (float, s)")
+    dry.add_argument("--dir", type=Path, metavar="DIR", help="new directory for what it leaves (path); default: runs/dry-TIME")
+    dry.add_argument("--json", action="store_true", help="end with one JSON object")
 
 
 def _add_pool(commands: Any) -> None:
@@ -391,6 +402,12 @@ def _chaos(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.chaos.command import chaos_command
 
     return chaos_command(args.minutes, args.seed, args.only, args.dir, as_json=args.json)
+
+
+def _dry_run(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.chaos.dry_run import dry_run_command
+
+    return dry_run_command(args.config, overrides, args.seconds, args.dir, as_json=args.json)
 
 
 def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -61,7 +61,21 @@ def test_every_help_text_can_be_shown():
         assert parser.format_help()
 
 
-MANUAL = ["train", "buffer", "learner", "actor", "eval", "export", "plot", "status", "pool", "chaos", "keys", "doctor"]
+MANUAL = [
+    "train",
+    "buffer",
+    "learner",
+    "actor",
+    "eval",
+    "export",
+    "plot",
+    "status",
+    "pool",
+    "chaos",
+    "dry-run",
+    "keys",
+    "doctor",
+]
 
 
 def test_every_command_of_the_manual_is_there():
@@ -126,6 +140,7 @@ COMMANDS = [
     "export",
     "import",
     "chaos",
+    "dry_run",
     "doctor",
 ]
 
