@@ -8,6 +8,8 @@ GUARD_TEST, CONTROL_TEST, PACER_TEST, ARM_TEST, LANES_TEST = (
     (f"tests/unit/actor/test_{name}.py",) for name in ("guard", "control", "pacer", "fake_arm", "robot_lanes")
 )
 GUARD, CONTROL = "actor/guard.py", "actor/control.py"
+LOG, DRY = "launch/chaos/robot_log.py", "launch/chaos/dry_run.py"
+LOG_TEST, DRY_TEST = ("tests/unit/launch/test_robot_log.py",), ("tests/unit/launch/test_dry_config.py",)
 LIMITS = "low, high = inwards(np.maximum(self._low, last - reach), np.minimum(self._high, last + reach))"
 
 ROBOTS = (
@@ -155,5 +157,36 @@ ROBOTS = (
         "self.due = now + self.period_s",
         PACER_TEST,
     ),
+    Mutant(
+        "weights-age-while-nothing-is-owed",
+        "actor/uplink.py",
+        "self.acted = self.acted + steps if self._owed else 0",
+        "self.acted = self.acted + steps",
+        ("tests/protocol/test_uplink.py",),
+    ),
+    Mutant(
+        "an-ack-is-no-sign-of-life",
+        "actor/uplink.py",
+        "            self.heard_at = self._clock.now()\n            if isinstance(message, m.State):",
+        "            if isinstance(message, m.State):",
+        ("tests/protocol/test_uplink.py",),
+    ),
+    Mutant(
+        "late-commands-in-a-record-do-not-count",
+        LOG,
+        'line["at"] > line["deadline"] for',
+        "False for",
+        LOG_TEST,
+    ),
+    Mutant("crossed-resets-in-a-record-do-not-count", LOG, 'crossed += line["episode"] != episode', "crossed += 0", LOG_TEST),
+    Mutant("the-first-hold-is-taken-for-safe", LOG, "seen[policy[-1] + 1 :]", "seen[policy[0] + 1 :]", LOG_TEST),
+    Mutant(
+        "a-dry-run-passes-with-lost-rows",
+        DRY,
+        '"crossed_resets", "lost", "duplicated")]',
+        '"crossed_resets", "duplicated")]',
+        DRY_TEST,
+    ),
+    Mutant("a-dry-run-passes-unsafe", DRY, "all(kept) and safely and bool(known)", "all(kept)", DRY_TEST),
     Mutant("the-arm-follows-late-commands", "actor/fake_arm.py", "late = now > command.deadline", "late = False", ARM_TEST),
 )

@@ -334,3 +334,27 @@ def test_heartbeats_say_how_long_the_control_loop_has_waited_for_its_envs():
         assert up.pulse().report["in_step_s"] == 12.3
     clock.advance(5.0)
     assert up.pulse().report["in_step_s"] == 0.0
+
+
+def test_steps_by_the_same_weights_count_while_updates_are_owed_and_begin_anew_with_newer_ones():
+    up = uplink()
+    counted = []
+    for phase, version in (("waiting", None), ("training", None), ("training", None), ("training", 2), ("filling", None)):
+        up.received(m.State(granted=99, phase=phase), [])
+        if version:
+            up.applied(Version("learner", 1, version))
+        up.executed(5)
+        counted.append(up.acted)
+    assert counted == [0, 5, 10, 5, 0]
+
+
+def test_whatever_a_buffer_says_shows_that_the_link_lives():
+    clock = ManualClock(7.0)
+    up = Uplink(SPEC, Outbox(Memory(1 << 20)), 100, clock)
+    assert up.heard_at == 7.0
+    clock.advance(2.0)
+    up.received(m.Ack(1, 1), [])
+    assert up.heard_at == 9.0
+    clock.advance(2.0)
+    up.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
+    assert up.heard_at == 11.0
