@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 RETURNS_KEPT = 20
 EVALUATIONS_KEPT = 1000
 LOST_KEPT = 20
+WAIT_FOR_PEOPLE = ("disarmed", "waiting for a human")  # phases of a robot's station
+WHY_CHARS = 200
 LONG_STEP_S = 10.0  # of an env, from which on the status says that its actor waits for it
 
 
@@ -241,6 +243,9 @@ class Watch:
             waited = session.report.get("in_step_s")
             if isinstance(waited, (int, float)) and waited > LONG_STEP_S:
                 reasons.append(f"actor {session.id!r} has waited for its env for {waited:.0f} s")
+            station = session.report.get("station")
+            if isinstance(station, dict) and station.get("phase") in WAIT_FOR_PEOPLE:
+                reasons.append(f"robot {session.id!r} is {station['phase']}: {str(station.get('why'))[:WHY_CHARS]}")
         if not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
         beyond_random = service.totals.env_steps >= service.pacing.config.random_steps > 0

@@ -204,3 +204,12 @@ def test_an_actor_whose_env_hangs_is_named_with_its_wait(buffer):
         assert not [why for why in buffer.status()["waiting"] if "env" in why]
     buffer.say(b"A", m.Pulse(report={"in_step_s": 55.2}))
     assert "actor 'a' has waited for its env for 55 s" in buffer.status()["waiting"]
+
+
+def test_a_robot_that_waits_for_people_is_named_with_what_it_waits_for(buffer):
+    buffer.actor()
+    for station in ("disarmed", None, [], {}, {"phase": ["disarmed"]}, {"phase": "running", "why": ""}):
+        buffer.say(b"A", m.Pulse(report={"station": station}))
+        assert not [why for why in buffer.status()["waiting"] if "robot" in why]
+    buffer.say(b"A", m.Pulse(report={"station": {"phase": "disarmed", "why": "fault: " + "x" * 999}}))
+    assert [why for why in buffer.status()["waiting"] if "robot" in why] == [f"robot 'a' is disarmed: fault: {'x' * 193}"]
