@@ -38,8 +38,8 @@ CHECKPOINTS = (
     Mutant(
         "failure-of-the-writing-thread-forgotten",
         "learner/saver.py",
-        "            self._failure = error\n",
-        "            pass\n",
+        "where training looks for it\n            self._failure = error\n",
+        "where training looks for it\n            pass\n",
         (f"{LEARNER}/test_saver.py",),
     ),
     Mutant(

@@ -76,8 +76,10 @@ INPUT = (
         HOSTILE,
     ),
     _planted("flags-of-any-value", "common/block", 'if o.dtype == "|b1" and m and', 'if o.dtype == "b1" and m and', BLOCK),
-    _planted("forged-acks", "actor/outbox", "        self.check_sent(seq)\n        settled", "        settled", UPLINK),
-    _planted("forged-welcomes", "actor/outbox", "if acknowledged >= self._next_seq:", "if acknowledged < 0:", UPLINK),
+    _planted("forged-acks", "actor/outbox", "        self.check_sent(seq)\n", "", UPLINK),
+    _planted(
+        "forged-welcomes", "actor/outbox", "if not first and acknowledged > self.on_wire(self._left):", "if False:", UPLINK
+    ),
     _planted(
         "credit-as-it-is-granted",
         "common/wire/session",
