@@ -10,6 +10,7 @@ from campaign.drawing_faults import DRAWING
 from campaign.flow_faults import PATHS
 from campaign.hostile_faults import INPUT
 from campaign.judging_faults import JUDGING
+from campaign.key_faults import KEYS
 from campaign.learner_faults import LEARNER
 from campaign.link_faults import LINKS
 from campaign.offline_faults import FROM_DATA
@@ -409,6 +410,7 @@ MUTANTS = {
         *FROM_DATA,
         *INPUT,
         *JUDGING,
+        *KEYS,
         *LEARNER,
         *LINKS,
         *PATHS,
