@@ -167,15 +167,15 @@ def _keys(config: RunConfig) -> Iterator[Finding]:
     except ConfigError as error:
         keys, problems = {}, [str(error)]
     secrets = [path.name.removesuffix(SECRET) for path in sorted(files.path.glob(f"*{SECRET}"))]
-    roles = {key.name: key.role for key in keys.values()}
+    known = {key.public.encode("ascii") for key in keys.values()}  # none where a robot has its one secret
     for name in secrets:
-        if name not in roles:
-            problems.append(f"network.keys: {files.secret_path(name)} is of a key that the buffer does not know")
-            continue
         try:
-            files.secret(name, roles[name])
+            secret = files.secret(name)
         except ConfigError as error:
             problems.append(str(error))
+        else:
+            if known and secret.public not in known:
+                problems.append(f"network.keys: {files.secret_path(name)} is of a key that is not known here, or was revoked")
     for problem in problems:
         yield Finding("keys", BAD, problem)
     if not problems:

@@ -45,8 +45,8 @@ class KeyFiles:
         """Where the secret of ``name`` lies."""
         return self.path / f"{name}{SECRET}"
 
-    def secret(self, name: str, role: str) -> Secret:
-        """The secret of ``name``, which must be for ``role``.
+    def secret(self, name: str, role: str | None = None) -> Secret:
+        """The secret of ``name``, which must be for ``role`` where one is given.
 
         Raises:
             ConfigError: it is not there, others may read it, or it is of another role; names the file and the command that
@@ -54,15 +54,15 @@ class KeyFiles:
         """
         check_name(name)  # an id may be anything
         path = self.secret_path(name)
-        command = f"headrace keys new {self.path} {name} --role {role}"
+        command = f"headrace keys new {self.path} {name} --role {role or 'ROLE'}"
         try:
             found = _read(path, Secret, OTHERS, "600")
         except FileNotFoundError:
             raise ConfigError(
-                f"network.keys: {path} is missing, so this process has no key as {role} {name!r}; where the buffer's keys are,"
+                f"network.keys: {path} is missing, so there is no key of {name!r}; where the buffer's keys are,"
                 f" make it with `{command}`, and copy the file here"
             ) from None
-        if found.role != role:
+        if role not in (None, found.role):
             raise ConfigError(
                 f"network.keys: {path} is a key of role {found.role}, needed is {role}; make one with `{command}`"
             )

@@ -73,6 +73,8 @@ class Link:
         self._secret = own_secret(network, hello.role, hello.id)
         hello = replace(hello, compression=network.compression)
         self.session = ClientSession(hello, network, endpoint, clock.now())
+        if self._secret is not None:
+            self.session.waiting += f", which is silent to keys that it does not know (ours is that of {self._secret.name!r})"
         self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
         self._network = network
         self._refused, self._declined = Throttle(), Throttle()

@@ -26,6 +26,7 @@ from helpers.scripts import load
         "promises",
         "report",
         "slow_link",
+        "strangers",
         "survival",
         "torn",
     ],
