@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,8 +168,3 @@ def unaccounted(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 def sabotaged(attacks: Sequence[Attack]) -> list[Attack]:
     """Those that a buffer without keys must be seen to let in, or nothing that this module counts means anything."""
     return [a for a in attacks if not a.opens]
-
-
-def place_of(root: Path) -> KeyFiles:
-    """Where the keys of a campaign are."""
-    return KeyFiles(root / "keys")

@@ -26,7 +26,6 @@ from helpers.scripts import load
         "promises",
         "report",
         "slow_link",
-        "strangers",
         "survival",
         "torn",
     ],
