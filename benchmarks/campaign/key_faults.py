@@ -46,7 +46,13 @@ KEYS = (
         "",
         (SESSIONS,),
     ),
-    Mutant("options-behind-bind-not-noticed", "buffer/gate.py", "        self._prove_closed(", "        str(", (GATE, START)),
+    Mutant(
+        "options-behind-bind-not-noticed",
+        "buffer/gate.py",
+        "        self._prove_closed(",
+        "        (lambda *_: None)(",
+        (START,),
+    ),
     Mutant("unknown-key-not-tried", "buffer/gate.py", ', ("with an unknown key", unknown)):', ",):", (GATE,)),
     Mutant(
         "question-that-raises-ends-the-gate",
@@ -56,11 +62,11 @@ KEYS = (
         (GATE,),
     ),
     Mutant(
-        "domain-not-enforced",
+        "socket-without-keys",
         "common/wire/sockets.py",
         "        socket.setsockopt(zmq.CURVE_SERVER, 1)\n",
         "",
-        (GATE,),
+        (START,),
     ),
     Mutant(
         "door-open-to-the-network",
