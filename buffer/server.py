@@ -52,6 +52,7 @@ LOG = logging.getLogger(__name__)
 TICK_S = 0.05
 MESSAGES_A_DRAIN = 512
 STOP_S = 1.0
+REVOKED_S = 1.0  # in which whoever is told that its key was revoked can read it, before its connection is cut
 TELL_S = 1.0
 PEER_QUEUE_BYTES = 256 << 20
 
@@ -107,7 +108,7 @@ class Server:
         self._ready, self._ready_at = ready, 0.0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
         self._busy = False
-        self._end_at = 0.0
+        self._end_at = self._cut_from = 0.0
         self._held: dict[bytes, deque[Out]] = {}
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -168,6 +169,7 @@ class Server:
             self._serve_gate()
             self._send(self._service.tick(now))
             if self._gate is not None and self._gate.keys.look(now):
+                self._cut_from = now + REVOKED_S
                 self._send(self._service.rekeyed(now))
             if self._service.backups is not None:
                 self._service.backups.tick(self._worker.pool, now)
@@ -196,8 +198,8 @@ class Server:
             return
         user = str(frames[0].get("User-Id"))  # what the gate has called it by
         self._send(self._service.receive(frames[0].bytes, parts, now, user))
-        if self._gate.keyring.who(user) is None:
-            hang_up(frames[0])  # revoked, and it goes on talking
+        if self._gate.keyring.who(user) is None and now >= self._cut_from:
+            hang_up(frames[0])  # it was told, and goes on talking
 
     def _serve_gate(self) -> None:
         if self._gate is not None and self._gate.serve():
