@@ -25,6 +25,7 @@ NAMES = {ACTOR: "actor", OTHER: "actor", REVOKED: "actor", "eve": "evaluator", "
 IN = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 OUT = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 WAIT_S, QUIET_S = 5.0, 0.1
+HELLOS = 20
 _STEPS = count(1)
 
 
@@ -102,8 +103,7 @@ def attack(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, secret: Secre
         if not _let_in(told):
             return 0
         spec = data.FLAT.to_dict() if what.role == "actor" else None
-        answers = _say(socket, [encode(new_hello(what.role, what.identity, spec=spec))])
-        welcome = next((a for a in answers if isinstance(a, m.Welcome)), None)
+        welcome = _welcome(socket, new_hello(what.role, what.identity, spec=spec))
         if welcome is None:
             return 0
         taken = 0 if what.opens else 1
@@ -123,6 +123,16 @@ def _let_in(told: zmq.Socket[bytes]) -> bool:
         if told.poll(10) and (event := sockets.next_event(told)):
             return bool(event[0] & IN)
     return False
+
+
+def _welcome(socket: zmq.Socket[bytes], hello: m.Hello) -> m.Welcome | None:
+    """The answer to a hello, which is said again for as long as it is to be."""
+    for _ in range(HELLOS):
+        answers = _say(socket, [encode(hello)])
+        found = next((a for a in answers if isinstance(a, m.Welcome)), None)
+        if found is not None or not any(isinstance(a, m.Refused) and a.retry_s > 0 for a in answers):
+            return found
+    return None
 
 
 def _say(socket: zmq.Socket[bytes], parts: Parts) -> list[m.Message]:
