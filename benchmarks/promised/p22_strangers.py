@@ -168,7 +168,7 @@ def revocation(trial: Trial) -> Outcome:
             ended_s = max(victim.refused, victim.last_ack) - begun
         honest = here.honest.acked
         wait(lambda: here.honest.acked > honest + RATE // 10, "rows of the other actor")
-        with contextlib.closing(zmq.Context()) as context:
+        with zmq.Context() as context:
             again = attack(context, here.endpoint, here.secrets[OTHER], ATTACKS[0])
     return Outcome({"revoked_s": ended_s, "let_in_again": again})
 
