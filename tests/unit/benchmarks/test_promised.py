@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from campaign.misconfigured import CASES
-from promised import p12_checkpoints, p13_damage, p14_exact_resume, p15_live_resume, p21_start_stop
+from campaign.records import ROOT
+from promised import p12_checkpoints, p13_damage, p14_exact_resume, p15_live_resume, p21_start_stop, promises
 
 
 @pytest.mark.parametrize("control", [p13_damage.blind, p14_exact_resume.one_bit, p21_start_stop.litter])
@@ -38,3 +41,9 @@ def test_stalls_are_what_is_beyond_the_usual():
 
 def test_each_misconfiguration_has_a_name_of_its_own():
     assert len({case.name for case in CASES}) == len(CASES) > 20
+
+
+def test_the_guarantees_name_every_promise_and_no_other():
+    named = set(re.findall(r"\bP\d+", (ROOT / "docs" / "guarantees.md").read_text()))
+    assert promises().keys() <= named
+    assert named <= {f"P{number}" for number in range(1, 25)}
