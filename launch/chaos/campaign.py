@@ -66,12 +66,14 @@ class Conductor:
         self._job, self._drive, self._rest = job, drive, rest
         self._thread = threading.Thread(target=self._run, name="headrace-chaos", daemon=True)
         self._failure: BaseException | None = None
+        self._finished = False
 
     def run(self) -> None:
         """Run the job to its end.
 
         Raises:
             HeadraceError: the job failed, or was never whole.
+            KeyboardInterrupt: a person ended it before its time.
         """
         self._thread.start()
         decisions = self._job.supervisor.run()
@@ -80,6 +82,8 @@ class Conductor:
             raise self._failure
         if decisions.outcome == RUN_FAILED:
             raise HeadraceError(f"the job failed: {decisions.reason}; logs are in {self._job.run.logs}")
+        if not self._finished:
+            raise KeyboardInterrupt
 
     def _run(self) -> None:
         try:
@@ -89,8 +93,10 @@ class Conductor:
                 time.sleep(TICK_S)
             self._rest()
             self._wait_whole("after the last fault")
+            self._finished = not self._ended
         except BaseException as error:
             self._failure = error
+            self._rest()
         finally:
             self._job.supervisor.stop()
 
