@@ -223,6 +223,7 @@ def _add_chaos(commands: Any) -> None:
     chaos.add_argument(
         "--dir", type=Path, metavar="DIR", help="new directory for all histories (path); default: runs/chaos-TIME"
     )
+    chaos.add_argument("--judge", type=Path, metavar="DIR", help="only judge the histories of an earlier one again (path)")
     chaos.add_argument("--json", action="store_true", help="end with one JSON object")
 
 
@@ -399,8 +400,10 @@ def _import(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _chaos(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.chaos.command import chaos_command
+    from headrace.launch.chaos.command import chaos_command, judge_again
 
+    if args.judge:
+        return judge_again(args.judge, as_json=args.json)
     return chaos_command(args.minutes, args.seed, args.only, args.dir, as_json=args.json)
 
 

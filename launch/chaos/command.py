@@ -24,6 +24,7 @@ from headrace.launch.exits import FAILED
 from headrace.launch.machine import commit
 from headrace.launch.rundir import read_json
 
+ORIGIN = "origin.json"  # what was asked for, of a campaign that has ended
 SHOWN_FIGURES = (
     *("produced", "acked", "rejected", "abandoned", "rows_accepted", "rows_live", "rows_evicted", "rows_retired"),
     *("rows_discarded", "rows_duplicate", "lost_before", "unseen", "resent", "swaps", "joins", "join_p99_s", "join_max_s"),
@@ -47,12 +48,20 @@ def chaos_command(minutes: float, seed: int, only: str | None, place: Path | Non
     to_stderr(f"histories are kept in {place}; first the controls")
     controls = run_controls(place / "controls", seed, to_stderr)
     to_stderr(f"controls: {fired(controls)} of {len(FINDS)} lies found; now {minutes:g} minutes of {', '.join(kinds)}")
+    origin = {"seed": seed, "minutes": minutes, "kinds": kinds, "controls": controls, "commit": commit()}
     run_campaign(place / "job", seed, kinds, 60 * minutes, FULL, to_stderr)
-    return conclude(place, {"seed": seed, "minutes": minutes, "kinds": kinds, "controls": controls}, as_json=as_json)
+    (place / ORIGIN).write_text(json.dumps(origin) + "\n", encoding="utf-8")
+    return judge_again(place, as_json=as_json)
 
 
-def conclude(place: Path, origin: Mapping[str, Any], *, as_json: bool) -> int:
-    """Judge the histories below ``place`` and print what came of it."""
+def judge_again(place: Path, *, as_json: bool) -> int:
+    """Judge the histories of a campaign that has ended in ``place``, and print what came of it.
+
+    Raises:
+        HeadraceError: no campaign has ended there.
+    """
+    origin = read_json(place / ORIGIN)
+    to_stderr("judging")
     directory = place / "job" / "history"
     verdict = judge(evidence.load(directory, read_json(place / "job" / COUNTERS)))
     summary = summarise(verdict, evidence.faults(directory), origin)
@@ -97,7 +106,6 @@ def summarise(verdict: Verdict, faults: Counter[tuple[str, str]], origin: Mappin
         "table": {k: {"trials": verdict.trials[k], "failures": verdict.found[k], "bound_95": verdict.bound(k)} for k in FAULTS},
         "cases": verdict.cases,
         "figures": verdict.figures,
-        "commit": commit(),
         **origin,
     }
 

@@ -30,3 +30,6 @@ def test_a_short_campaign_passes_its_controls_and_finds_nothing(tmp_path):
     assert 0 < said["kills"] <= len(planned)
     assert said["figures"]["produced"] == said["figures"]["committed"] + said["figures"]["abandoned"]
     assert "passed" in done.stdout
+    again = [*command[:5], "--judge", str(tmp_path / "chaos"), "--json"]
+    judged = subprocess.run(again, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path)
+    assert json.loads(judged.stdout.splitlines()[-1]) == said

@@ -7,14 +7,15 @@ from collections import Counter
 import pytest
 from helpers.chaos import honest
 
-from headrace.common.errors import ConfigError
+from headrace.common.errors import ConfigError, HeadraceError
 from headrace.launch.chaos import command
 from headrace.launch.chaos.checker import judge
-from headrace.launch.chaos.command import chaos_command, parse_kinds, summarise, table
+from headrace.launch.chaos.command import chaos_command, judge_again, parse_kinds, summarise, table
 from headrace.launch.chaos.controls import HONEST, fired
 from headrace.launch.chaos.sabotage import FINDS
 from headrace.launch.chaos.schedule import FULL_DISK, KINDS
 
+ORIGIN = {"seed": 7, "minutes": 2.0, "kinds": ["kill"], "commit": "abc"}
 ALL_FIRED = {**dict.fromkeys(FINDS, True), HONEST: True}
 
 
@@ -59,7 +60,7 @@ def test_all_lies_must_be_found_and_nothing_at_the_honest_one():
 def summary(controls=ALL_FIRED):
     verdict = judge(honest())
     faults = Counter({("kill", "actor"): 3, ("kill", "buffer"): 2, ("pause", "actor"): 1})
-    return verdict, summarise(verdict, faults, {"seed": 7, "minutes": 2.0, "kinds": ["kill"], "controls": controls})
+    return verdict, summarise(verdict, faults, {**ORIGIN, "controls": controls})
 
 
 def test_the_summary_has_every_figure_that_is_asked_for():
@@ -72,6 +73,11 @@ def test_the_summary_has_every_figure_that_is_asked_for():
     assert text.endswith("passed")
     assert "seed 7" in text
     assert "so nothing above counts" not in text
+
+
+def test_no_campaign_can_be_judged_that_has_not_ended(tmp_path):
+    with pytest.raises(HeadraceError, match=r"origin\.json: cannot be read"):
+        judge_again(tmp_path, as_json=False)
 
 
 def test_a_campaign_whose_controls_did_not_fire_does_not_count():
