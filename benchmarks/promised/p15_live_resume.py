@@ -43,6 +43,7 @@ def pair(trial: Trial, example: str) -> Outcome:
     environment = {"OMP_NUM_THREADS": "1"}
     run(headrace("train", f"{whole}.yaml"), whole.with_suffix(".log"), deadline_s=RUN_S, environment=environment)
     before = killed_at(halved, config["pacing"]["env_steps"] // 2, environment)
+    (halved / "endpoint").unlink()  # of the buffer that was killed: it would be asked in place of the next one
     timeline = Timeline(halved)
     try:
         words = headrace("train", "--resume", str(halved))
