@@ -113,7 +113,12 @@ class Session:
         self._scribe = Scribe(spec, self._handover, self._uplink, self._config, self._clock)
         hello = new_hello("actor", identity, spec=spec.to_dict(), robot=True)
         # Once welcomed, a robot outlives any silence: only the first wait has an end.
-        self._link = Link(hello, self._uplink, endpoint, dataclasses.replace(network, connect_s=math.inf), self._clock)
+        network = dataclasses.replace(network, connect_s=math.inf)
+        try:
+            self._link = Link(hello, self._uplink, endpoint, network, self._clock, zero_copy=False)
+        except BaseException:
+            self._uplink.close()
+            raise
         self._random = RandomPolicy(spec)
         self._acting: tuple[Policy, Version] | None = None
         self._version = NO_VERSION  # of the last decision
@@ -325,7 +330,8 @@ class Session:
         self._scribe.cut()
         while True:
             self._work(force=True)
-            done = self._scribe.at_rest and not self._uplink.unacknowledged
+            kept = self._uplink.outlives and bool(self.waiting)  # safe, and nobody is there to take it
+            done = self._scribe.at_rest and (kept or not self._uplink.unacknowledged)
             if done or self._clock.now() >= end or self._is_refused():
                 return
             self._uplink.wait(ROUND_S)

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.actor.config import ActorConfig
-from headrace.actor.outbox import Item, Memory, Outbox, Recovered, StreamName
+from headrace.actor.outbox import Outbox
 from headrace.actor.ring_file import MAX_RECORD_BYTES, Place, RingFile
+from headrace.actor.store import Item, Memory, Recovered, StreamName
 from headrace.common.block import Block
 from headrace.common.errors import ConfigError, SpecError, SpoolError, WireError
 from headrace.common.specs import TransitionSpec
@@ -66,6 +67,8 @@ class Spool:
         waiting = sum(item.steps for item in self._recovered.items)
         if waiting:
             LOG.info("%s: %d steps of an earlier process wait for the buffer", path, waiting)
+
+    outlives = True
 
     @property
     def path(self) -> Path:

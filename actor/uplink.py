@@ -208,6 +208,11 @@ class Uplink:
         return self._outbox.next_episode
 
     @property
+    def outlives(self) -> bool:
+        """Whether what waits outlives the process."""
+        return self._outbox.outlives
+
+    @property
     def stream(self) -> int:
         """Number of the stream; 0 before the first welcome."""
         return self._outbox.stream

@@ -33,7 +33,8 @@ import numpy as np
 from headrace.actor.assembler import Assembler
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.gym_make import make_env, probe_spec
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.pacing import PacingConfig

@@ -30,6 +30,7 @@ EVALUATIONS_KEPT = 1000
 LOST_KEPT = 20
 WAIT_FOR_PEOPLE = ("disarmed", "waiting for a human")  # phases of a robot's station
 WHY_CHARS = 200
+LOST_STEPS = {"dropped_steps": "for want of room (actor.when_full)", "damaged_steps": "in a damaged spool"}
 LONG_STEP_S = 10.0  # of an env, from which on the status says that its actor waits for it
 
 
@@ -276,6 +277,11 @@ class Watch:
             skipped = learner.report.get("sac/updates_skipped")
             if isinstance(skipped, (int, float)) and skipped:
                 warnings.append(f"{skipped:g} updates skipped: loss or gradient not finite")
+        for session in service.fleet.sessions("actor"):
+            for key, why in LOST_STEPS.items():
+                count = session.report.get(key)
+                if isinstance(count, int) and count:
+                    warnings.append(f"actor {session.id!r} has lost {count} steps {why}")
         filled = service.pacing.offline or service.totals.env_steps >= service.pacing.config.min_fill
         if filled and not service.pacing.drawable and not service.totals.waiting:
             rows = service.totals.size

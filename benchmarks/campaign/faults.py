@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.bound_faults import BOUNDS
 from campaign.chaos_faults import CHAOS
 from campaign.checkpoint_faults import CHECKPOINTS
+from campaign.client_faults import CLIENT
 from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
 from campaign.flow_faults import PATHS
@@ -405,6 +406,7 @@ MUTANTS = {
         *BOUNDS,
         *CHAOS,
         *CHECKPOINTS,
+        *CLIENT,
         *DATA,
         *DRAWING,
         *FROM_DATA,

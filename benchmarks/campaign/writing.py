@@ -16,7 +16,8 @@ import numpy as np
 
 from campaign import numbered
 from campaign.numbered import Key, Written
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import MonotonicClock
 from headrace.common.wire import messages as m

@@ -12,7 +12,8 @@ from campaign.process import ProcessFailed
 from campaign.promise import Outcome, Part, Promise, Trial, at_most, never, told
 from helpers.roles import Roles, roles, scripted
 
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import MonotonicClock
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec

@@ -20,7 +20,8 @@ from campaign.promise import Outcome, Part, Promise, Trial, at_least, at_most, n
 from speed import data
 from speed.children import Child, ChildFailed
 
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock

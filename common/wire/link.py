@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket as stdlib_socket
 import threading
@@ -29,6 +30,7 @@ LOG = logging.getLogger(__name__)
 MAX_TAKE = 256
 MAX_POLL_S = 0.2
 GOODBYE_S = 1.0
+ZERO_COPY_BYTES = 1 << 16
 
 
 class Role(Protocol):
@@ -64,13 +66,24 @@ def new_hello(role: str, identity: str, **fields: object) -> Hello:
 class Link:
     """The thread between a role and its buffer.
 
+    Args:
+        hello: of this process.
+        role: what it does with its session.
+        endpoint: where the buffer listens.
+        network: limits and times.
+        clock: of the session.
+        zero_copy: whether large messages are sent without a copy; pyzmq then keeps a thread to the end of the process.
+
     Raises:
         ConfigError: ``network.keys`` holds no key for the role and id of ``hello``.
     """
 
-    def __init__(self, hello: Hello, role: Role, endpoint: str, network: NetworkConfig, clock: Clock) -> None:
+    def __init__(
+        self, hello: Hello, role: Role, endpoint: str, network: NetworkConfig, clock: Clock, *, zero_copy: bool = True
+    ) -> None:
         self._role, self._endpoint, self._clock = role, endpoint, clock
         self._secret = own_secret(network, hello.role, hello.id)
+        self._copied = ZERO_COPY_BYTES if zero_copy else math.inf  # messages below are
         hello = replace(hello, compression=network.compression)
         self.session = ClientSession(hello, network, endpoint, clock.now())
         if self._secret is not None:
@@ -244,10 +257,9 @@ class Link:
         self._widths = compression.widths(TransitionSpec.from_dict(welcome.spec)) if spoken else ()
         self._role.welcomed(welcome)
 
-    @staticmethod
-    def _send(socket: zmq.Socket[bytes], parts: Parts) -> bool:
+    def _send(self, socket: zmq.Socket[bytes], parts: Parts) -> bool:
         try:
-            socket.send_multipart(parts, zmq.NOBLOCK, copy=fragments.size_of(parts) < 1 << 16)
+            socket.send_multipart(parts, zmq.NOBLOCK, copy=fragments.size_of(parts) < self._copied)
         except zmq.Again:
             return False
         return True

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet

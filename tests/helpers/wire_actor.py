@@ -8,7 +8,8 @@ from typing import Any
 
 from helpers.serving import SPEC, block
 
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import DeadlineExceeded

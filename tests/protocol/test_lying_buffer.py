@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers.serving import first
 
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.shelf import Shelf
 from headrace.common.errors import WireError

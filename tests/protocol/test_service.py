@@ -213,3 +213,13 @@ def test_a_robot_that_waits_for_people_is_named_with_what_it_waits_for(buffer):
         assert not [why for why in buffer.status()["waiting"] if "robot" in why]
     buffer.say(b"A", m.Pulse(report={"station": {"phase": "disarmed", "why": "fault: " + "x" * 999}}))
     assert [why for why in buffer.status()["waiting"] if "robot" in why] == [f"robot 'a' is disarmed: fault: {'x' * 193}"]
+
+
+def test_the_status_tells_what_a_robot_has_lost(buffer):
+    buffer.actor()
+    for dropped in ("many", None, 0):
+        buffer.say(b"A", m.Pulse(report={"dropped_steps": dropped}))
+        assert not [text for text in buffer.status()["warnings"] if "lost" in text]
+    buffer.say(b"A", m.Pulse(report={"dropped_steps": 120, "damaged_steps": 0, "spooled_steps": 7}))
+    assert "actor 'a' has lost 120 steps for want of room (actor.when_full)" in buffer.status()["warnings"]
+    assert buffer.status()["actors"][0]["spooled_steps"] == 7

@@ -13,8 +13,9 @@ from headrace.actor.best import read_evaluation
 from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.joining import ActorSettings, Joined
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
 from headrace.actor.policy import make_policy
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.weights import AVERAGE, WeightSet

@@ -10,7 +10,8 @@ from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
 from headrace.actor.envs import make_lanes
 from headrace.actor.joining import ActorSettings
 from headrace.actor.loop import ActorLoop
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer import SACReplayPool
 from headrace.common.clock import MonotonicClock

@@ -5,8 +5,9 @@ import pytest
 
 from headrace.actor.config import ActorConfig
 from headrace.actor.handover import Handover, Step
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
 from headrace.actor.scribe import Scribe, Verdict
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import ManualClock
 from headrace.common.errors import OutboxFull

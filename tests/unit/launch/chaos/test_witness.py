@@ -8,7 +8,8 @@ from helpers.lane_rows import Lane
 from helpers.weights import small_spec
 
 from headrace.actor.config import ActorConfig
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode

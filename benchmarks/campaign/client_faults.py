@@ -1,0 +1,145 @@
+"""Planted faults of the robot's client: handover, scribe, session, outbox, spool and its file."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+UNIT = "tests/unit/actor"
+HANDOVER, SCRIBE, SESSION = f"{UNIT}/test_handover.py", f"{UNIT}/test_scribe.py", f"{UNIT}/test_session.py"
+RING, SPOOL = f"{UNIT}/test_ring_file.py", f"{UNIT}/test_spool.py"
+HELLO_TO_GOODBYE = "tests/system/test_session.py::test_a_session_from_hello_to_goodbye_leaves_nothing_behind"
+
+CLIENT = (
+    # from the loop to the outbox
+    Mutant(
+        "full-handover-written-over",
+        "actor/handover.py",
+        "        if self.is_full:\n            return False\n",
+        "",
+        (HANDOVER,),
+    ),
+    Mutant(
+        "picture-cast-to-bytes",
+        "actor/handover.py",
+        'not np.can_cast(given.dtype, place.dtype, "same_kind")',
+        "False",
+        (HANDOVER,),
+    ),
+    Mutant(
+        "block-of-two-episodes",
+        "actor/scribe.py",
+        "            if not self._running:\n                offered |= self._hand_over(1)\n",
+        "",
+        (SCRIBE,),
+    ),
+    Mutant(
+        "verdict-about-a-later-episode",
+        "actor/scribe.py",
+        "while self._verdicts and self._verdicts[0][0] <= self._handover.taken_count:",
+        "while self._verdicts and self._handover.taken_count == self._handover.put_count:",
+        (SCRIBE,),
+    ),
+    Mutant(
+        "verdict-about-an-episode-without-steps",
+        "actor/scribe.py",
+        "fresh = self._running and not self._length",
+        "fresh = False",
+        (SCRIBE,),
+    ),
+    Mutant(
+        "verdict-ahead-of-its-rows",
+        "actor/scribe.py",
+        "(self._running or self._held is not None",
+        "(self._held is not None",
+        (SCRIBE,),
+    ),
+    Mutant(
+        "episode-goes-on-behind-a-missing-step",
+        "actor/session.py",
+        "if self._cut or not self._put(step, obs, action):",
+        "if not self._put(step, obs, action):",
+        (SESSION,),
+    ),
+    Mutant(
+        "verdict-on-a-missed-episode-is-of-the-one-before",
+        "actor/session.py",
+        "        if not self._absent:\n            self._scribe.say(verdict)",
+        "        self._scribe.say(verdict)",
+        (SESSION,),
+    ),
+    Mutant("stacked-frames-of-the-last-episode", "actor/session.py", "np.array([self._episode])", "np.array([0])", (SESSION,)),
+    Mutant("thread-that-outlives-its-session", "actor/session.py", ", zero_copy=False)", ")", (HELLO_TO_GOODBYE,)),
+    # the outbox
+    Mutant(
+        "dropped-although-it-had-arrived",
+        "actor/outbox.py",
+        "            self.dropped -= item.steps\n",
+        "",
+        (SPOOL,),
+    ),
+    Mutant("doubt-outlives-its-session", "actor/outbox.py", "        self._doubtful.clear()\n", "", (SPOOL,)),
+    Mutant(
+        "rest-of-a-dropped-episode-kept",
+        "actor/outbox.py",
+        "        if not len(self):\n            self._given_up = episode\n",
+        "",
+        (SCRIBE,),
+    ),
+    Mutant(
+        "episode-dropped-in-part",
+        "actor/outbox.py",
+        "while len(self) and (self._items or self._waiting)[0].episodes[0] == episode:",
+        "for _ in range(1):",
+        (SCRIBE, SPOOL),
+    ),
+    Mutant(
+        "old-numbers-in-another-pool",
+        "actor/outbox.py",
+        'name.stream == 0 or (first and pool and name.pool not in ("", pool))',
+        "name.stream == 0",
+        (SPOOL,),
+    ),
+    Mutant(
+        "numbers-given-out-twice",
+        "actor/outbox.py",
+        "            if first and acknowledged > self.on_wire(self._left):\n",
+        "            if False:\n",
+        (SPOOL,),
+    ),
+    Mutant("rate-not-held", "actor/byte_rate.py", "return self._balance >= 0", "return True", (SPOOL,)),
+    # the file
+    Mutant("stream-not-on-disk-before-it-is-used", "actor/spool.py", "        self._file.save()\n", "", (SPOOL,)),
+    Mutant("damaged-rows-not-counted", "actor/spool.py", "sum(b.first - a.last - 1 for a, b in gaps)", "0", (SPOOL,)),
+    Mutant(
+        "next-episode-takes-an-old-number",
+        "actor/spool.py",
+        "            self._next_episode = max(self._next_episode, int(rows.max()) + 1)\n            steps",
+        "            steps",
+        (SPOOL,),
+    ),
+    Mutant(
+        "kept-before-it-is-on-disk",
+        "actor/ring_file.py",
+        "                position += len(part)\n            os.fdatasync(self._fd)\n",
+        "                position += len(part)\n",
+        (RING,),
+    ),
+    Mutant(
+        "space-used-before-its-cursor-is-on-disk",
+        "actor/ring_file.py",
+        "if place.end > self._tail_on_disk + self.size:",
+        "if False:",
+        (RING,),
+    ),
+    Mutant("record-of-an-earlier-lap", "actor/ring_file.py", "or where != position ", "", (RING,)),
+    Mutant(
+        "body-of-a-record-not-checked",
+        "actor/ring_file.py",
+        "return (place, body) if zlib.crc32(body) == body_sum else None",
+        "return place, body",
+        (RING,),
+    ),
+    Mutant("damage-ends-the-file", "actor/ring_file.py", "        while position < stop:\n", "        while False:\n", (RING,)),
+    Mutant("ring-does-not-wrap", "actor/ring_file.py", "view[: self.size - at]", "view", (RING,)),
+    Mutant("older-cursor-believed", "actor/ring_file.py", "return *max(found), ", "return *min(found), ", (RING,)),
+)

@@ -1,0 +1,116 @@
+"""A session that no buffer answers: what its loop is told, what is missed when its thread stands still, stacked frames."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from helpers.weights import mlp_weights
+
+from headrace.actor import ActorConfig, NetworkConfig, Session, TransitionSpec
+from headrace.actor.policy import MlpPolicy
+from headrace.common.errors import DeadlineExceeded, EnvError, OutboxFull, SpecError
+
+NOBODY = "tcp://127.0.0.1:9"
+SPEC = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-1], [1])
+STACKED = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-1], [1], stack=3)
+
+
+def see(*values):
+    return {"obs": np.array(values, np.float32)}
+
+
+class Stalled:
+    """A session whose thread does nothing until it is let go."""
+
+    def __init__(self, **options):
+        self.session = Session(NOBODY, "arm-0", SPEC, actor=ActorConfig(**options), network=NetworkConfig(connect_s=1))
+        self._round = self.session._scribe.round
+        self.session._scribe.round = lambda force=False: False
+        self.slots = self.session._handover.slots
+
+    def fill(self):
+        self.session.begin(see(0, 0))
+        for t in range(self.slots - 1):
+            self.session.record(see(0, t + 1), [0.0], 0.0, False, False)
+
+    def go(self):
+        """Let the thread go on until it has seen all."""
+        self.session._scribe.round = self._round
+        end = time.monotonic() + 20
+        while self.session._handover.taken_count < self.session._handover.put_count:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
+def test_calls_out_of_order_are_told_what_is_missing():
+    with Session(NOBODY, "arm-0", SPEC) as session:
+        with pytest.raises(EnvError, match="begin"):
+            session.record(see(0, 0), [0.0], 0.0, False, False)
+        session.begin(see(0, 0))
+        session.record(see(0, 1), [0.0], 0.0, True, False)
+        with pytest.raises(EnvError, match="begin"):
+            session.record(see(0, 2), [0.0], 0.0, False, False)
+        with pytest.raises(SpecError, match="shape"):
+            session.begin({"obs": np.zeros(3)})
+        with pytest.raises(DeadlineExceeded, match="waiting for an answer from"):
+            session.act(see(0, 0))
+        assert session.close(0.0).unsent == 0
+    with pytest.raises(SpecError, match="chunk"):
+        Session(NOBODY, "arm-0", TransitionSpec(SPEC.obs, SPEC.action, 1, "chunk"))
+
+
+def test_a_full_handover_stops_the_loop_of_a_robot():
+    stalled = Stalled()
+    stalled.fill()
+    with pytest.raises(OutboxFull, match="steps wait for the session's thread"):
+        stalled.session.record(see(0, 0), [0.0], 0.0, False, False)
+    stalled.session.close(0.0)
+
+
+def test_a_full_handover_blocks_the_loop_no_longer_than_it_may():
+    stalled = Stalled(when_full="block")
+    stalled.fill()
+    with pytest.raises(DeadlineExceeded, match="no room for a step within 1 s"):
+        stalled.session.record(see(0, 0), [0.0], 0.0, False, False)
+    stalled.session.close(0.0)
+
+
+def test_an_episode_that_missed_a_step_ends_before_it_and_what_is_said_of_a_missed_one_is_of_nobody():
+    stalled = Stalled(when_full="drop_oldest", outbox_bytes=1 << 30)
+    session = stalled.session
+    stalled.fill()
+    session.record(see(0, 0), [0.0], 0.0, False, False)  # no room
+    stalled.go()
+    session.record(see(0, 0), [0.0], 0.0, False, False)  # there is room again, and a step is missing
+    assert session.counts.dropped == 2
+    session._scribe.round = lambda force=False: False
+    stalled.fill()
+    session.begin(see(1, 0))  # nobody hears of this one
+    session.record(see(1, 1), [0.0], 0.0, True, False)
+    session.success()
+    stalled.go()
+    counts = session.close(0.0)
+    assert (counts.dropped, counts.waiting) == (3, 2 * (stalled.slots - 1))
+    assert len(session.uplink._labels) == 0
+
+
+def test_stacked_frames_are_those_of_the_rows():
+    weights = mlp_weights(STACKED)
+    policy, rng = MlpPolicy(weights, STACKED), np.random.default_rng(0)
+    with Session(NOBODY, "arm-0", STACKED) as session:
+        session.uplink._weights = weights
+        session.policy(10.0)
+        for episode in range(2):
+            frames = [see(episode, 0)["obs"]] * 3
+            session.begin(see(episode, 0))
+            for t in range(4):
+                action = session.act({"obs": frames[-1]}, deterministic=True)
+                expected = policy.act({"obs": np.stack(frames)[None]}, rng, True)[0]
+                np.testing.assert_array_equal(action, expected)
+                frames = [*frames[1:], see(episode, t + 1)["obs"]]
+                session.record(see(episode, t + 1), action, 0.0, t == 3, False)
+        with pytest.raises(EnvError, match="no older frames"):
+            session.act(see(0, 0))
+        session.close(0.0)
