@@ -1,6 +1,6 @@
 """P22: a buffer with keys, an honest actor, and whoever has no key, a revoked one, or one of another role or id.
 
-Hostile bytes of peers that are known are tests/system/test_hostile.py and fuzz.py.
+Hostile bytes of peers that are known are in hostile.py beside this.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from headrace.common.wire.key_files import KeyFiles
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye
 from headrace.common.wire.network import NetworkConfig
+from promised.hostile import HOSTILE
 
 RATE, BLOCK = 5000, 25  # rows a second of an honest actor, and rows of a block
 PHASE_S, QUICK_S = 12.0, 2.0
@@ -185,7 +186,7 @@ def control(place: Path) -> Mapping[str, bool]:
 
 PROMISE = Promise(
     "P22",
-    "Only known keys get in, each into sessions of its own role and id alone, and a revoked one is out at once.",
+    "Only known keys get in, each as its own role and id alone; a revoked one is out at once; hostile input harms nobody.",
     (
         Part(
             "strangers",
@@ -195,5 +196,6 @@ PROMISE = Promise(
             control=control,
         ),
         Part("revocation", 20, revocation, (*at_most("revoked_s", 2.0), *never("let_in_again"))),
+        *HOSTILE,
     ),
 )

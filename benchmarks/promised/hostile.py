@@ -1,4 +1,4 @@
-"""P22: only known keys write, each as itself and in its role; hostile input is refused and harms nobody.
+"""Parts of P22: hostile input is refused and harms nobody.
 
 plain     over loopback a peer with a session and a stranger send every hostile message of tests/helpers/hostile.py, round after
           round, while an honest actor goes on.
@@ -18,7 +18,7 @@ from typing import Any
 import zmq
 from campaign.fuzz_table import KINDS, LEAST, PARTS, summarise
 from campaign.fuzz_table import of_kind as trials_of
-from campaign.promise import MEDIAN, Outcome, Part, Promise, Recorded, Tally, Trial, at_least, counted, never, told
+from campaign.promise import MEDIAN, Outcome, Part, Recorded, Tally, Trial, at_least, counted, never, told
 from campaign.records import Record
 from helpers import hostile
 from helpers.peer import Peer
@@ -126,12 +126,8 @@ def tell(known: Sequence[Record]) -> Tally:
 
 
 BARS = (*never("accepted", "deaths", "defects"), *at_least("honest_share", SHARE, MEDIAN), *told("hostile", over="sum"))
-PROMISE = Promise(
-    "P22",
-    "Only known keys write, each as itself and in its role; hostile input is refused and harms nobody.",
-    (
-        Part("plain", TRIALS, plain, BARS),
-        Part("keys", TRIALS, keys, BARS),
-        Recorded("messages", "fuzz.py", "fuzz.jsonl", tell),
-    ),
+HOSTILE = (
+    Part("plain", TRIALS, plain, BARS),
+    Part("keys", TRIALS, keys, BARS),
+    Recorded("messages", "fuzz.py", "fuzz.jsonl", tell),
 )
