@@ -157,7 +157,8 @@ class Campaign:
         seed, begun = part.seed(promise, number), time.monotonic()
         with scratch(root) as place:
             try:
-                outcome = part.run(Trial(place, number, np.random.default_rng(seed), self._quick))
+                left = (self._until - begun) / 60
+                outcome = part.run(Trial(place, number, np.random.default_rng(seed), self._quick, left))
             except WRONG as error:
                 outcome = Outcome({}, (f"{type(error).__name__}: {error}",))
             problems = [placeless(text, place) for text in part.problems(outcome)]

@@ -38,7 +38,7 @@ from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
 from headrace.common.bound import Bound
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import MemoryCapped, PoolTorn, describe_os_error
+from headrace.common.errors import DiskFailed, MemoryCapped, PoolTorn, describe_os_error
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import sockets
@@ -263,6 +263,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
         PoolLocked: another process owns the pool directory.
         NoSpace: the pool does not fit.
         PoolError, SpecError: the past cannot be opened, or does not fit the pool.
+        DiskFailed: nothing that waited for it is acknowledged; it may be started again.
         MemoryCapped: it needed more memory than its cap; it may be started again.
     """
     clock = clock or MonotonicClock()
@@ -279,6 +280,11 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
             _run(settings, worker, socket, limits, clock, gate)
     except MemoryError:  # a peer may have brought it so far; what was acknowledged is in the pool
         raise MemoryCapped("the buffer needed more memory than buffer.memory_cap_bytes lets it have") from None
+    except OSError as error:
+        why = describe_os_error(error)
+        raise DiskFailed(
+            f"{settings.pool_dir}: the disk failed: {why}; nothing of what it failed to take is acknowledged"
+        ) from error
     finally:
         context.term()
         lock.release()

@@ -13,7 +13,8 @@ HeadraceError
 │   ├── PoolLocked      another living process owns the pool directory
 │   ├── PoolTooSmall    fewer rows than the request needs
 │   ├── NoSpace         disk, /dev/shm or cgroup has not enough room
-│   ├── SyncFailed      the disk did not take what was to be acknowledged
+│   ├── DiskFailed      the disk took something not, or gave it not
+│   │   └── SyncFailed  what was to be acknowledged
 │   └── PoolDamaged     a file failed its check
 │       └── PoolTorn    the machine stopped while the pool was in use and not synced
 ├── CheckpointError     a checkpoint is missing, damaged or of another run
@@ -99,7 +100,11 @@ class NoSpace(PoolError):
     """Disk, /dev/shm or cgroup has not enough room; the text says how much is needed and free."""
 
 
-class SyncFailed(PoolError):
+class DiskFailed(PoolError):
+    """The disk failed to take or to give what a pool needs; the text says what the system says."""
+
+
+class SyncFailed(DiskFailed):
     """The disk did not take what was to be acknowledged; the pool has to be opened again, and goes on from its last sync."""
 
 

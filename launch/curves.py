@@ -13,7 +13,7 @@ import numpy as np
 from headrace.actor.evaluate import bootstrap_interval
 from headrace.buffer.status import RETURNS_KEPT
 from headrace.common.errors import ConfigError
-from headrace.launch.rundir import RunDir, read_lines
+from headrace.launch.rundir import RunDir, each_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 GRID_POINTS = 100
+MOST_POINTS = 500  # of a curve, so that neither memory nor a drawing grows with the run
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,13 @@ def read_curve(metrics: Path) -> Curve:
     Raises:
         HeadraceError: nothing in the file can be read.
     """
-    training: dict[int, float] = {}
-    evaluation: dict[int, float] = {}
-    for record in read_lines(metrics):
-        _add_point(training, record.get("run/env_steps"), record.get("run/return_mean"))
+    training, evaluation = _Points(), _Points()
+    for record in each_line(metrics):
+        training.add(record.get("run/env_steps"), record.get("run/return_mean"))
         last = record.get("run/evaluation")
         if isinstance(last, dict):
-            _add_point(evaluation, last.get("env_steps"), last.get("return_mean"))
-    return Curve(_points(training), _points(evaluation))
+            evaluation.add(last.get("env_steps"), last.get("return_mean"))
+    return Curve(training.array(), evaluation.array())
 
 
 def draw_run(run: RunDir, title: str) -> bool:
@@ -138,13 +138,25 @@ def band(curves: Sequence[Array]) -> tuple[Array, Array, Array | None]:
     return steps, values.mean(axis=0), np.array(bounds).T if bounds else None
 
 
-def _add_point(points: dict[int, float], steps: object, value: object) -> None:
-    if isinstance(steps, int) and isinstance(value, (int, float)) and math.isfinite(value):
-        points[steps] = float(value)
+class _Points:
+    """Points of a curve by env steps, of each step the last; of a long curve, of each of many equal parts the last."""
 
+    def __init__(self) -> None:
+        self._width = 1  # env steps of a part
+        self._parts: dict[int, tuple[int, float]] = {}
 
-def _points(values: dict[int, float]) -> Array:
-    return np.array(sorted(values.items()), dtype=np.float64).reshape(-1, 2)
+    def add(self, steps: object, value: object) -> None:
+        """Take a point, if it is one."""
+        if not (isinstance(steps, int) and isinstance(value, (int, float)) and math.isfinite(value)):
+            return
+        self._parts[steps // self._width] = steps, float(value)
+        while len(self._parts) > MOST_POINTS:
+            self._width *= 2
+            self._parts = {point[0] // self._width: point for point in sorted(self._parts.values())}
+
+    def array(self) -> Array:
+        """``(n, 2)``, in the order of their steps."""
+        return np.array(sorted(self._parts.values()), dtype=np.float64).reshape(-1, 2)
 
 
 def _figure() -> tuple[Figure, Axes]:

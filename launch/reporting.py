@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from typing import Any
 
 from headrace.common.clock import Clock
@@ -62,6 +63,7 @@ class Reporter:
     def _draw(self) -> None:
         try:
             draw_run(self._run, self._run.path.name)
+            gc.collect()  # a figure refers to itself, so each would stay until some collection of old objects
         except OSError:  # a full disk takes the next one
             return
         except Exception as error:  # a picture is never worth a run

@@ -199,27 +199,35 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; a missing file is empty, and lines that are none are left out.
+    """All of :func:`each_line`."""
+    return list(each_line(path))
+
+
+def each_line(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON-lines file, one at a time; a missing file is empty, and lines that are none are left out.
 
     Such are a last line that is still being written, and what a failing disk leaves.
 
     Raises:
         HeadraceError: the file cannot be read, or it has whole lines and none of them is an object.
     """
-    out: list[dict[str, Any]] = []
+    found = lost = False
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    value = json.loads(line.decode("utf-8"))
+                except (ValueError, RecursionError):
+                    lost |= line.endswith(b"\n") and bool(line.strip())
+                    continue
+                if isinstance(value, dict):
+                    found = True
+                    yield value
+                else:
+                    lost |= line.endswith(b"\n")
     except FileNotFoundError:
-        return out
+        return
     except OSError as error:
         raise HeadraceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    for line in text.split(b"\n"):
-        try:
-            value = json.loads(line.decode("utf-8"))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            out.append(value)
-    if not out and text.strip() and b"\n" in text:
+    if lost and not found:
         raise HeadraceError(f"{path}: not one line of it can be read")
-    return out

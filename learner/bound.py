@@ -31,6 +31,7 @@ def bound(
     return Bound(
         {
             "batches": ahead + IN_USE * batch,
+            "on the wire": network.credit_bytes + network.fragment_bytes + ahead,  # that many may be messages still
             "weights": SETS * (network.message_bytes if weights is None else weights),
             "ratings": MAX_RATINGS * rows * 16,
         }

@@ -11,6 +11,7 @@ file that ``learner.lock`` names: death releases it, and to take it over is to g
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -44,7 +45,8 @@ class Claim:
         self._fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         own = {"pid": os.getpid(), "host": socket.gethostname(), "pool": pool, "epoch": epoch}
-        os.write(self._fd, json.dumps(own).encode())
+        with contextlib.suppress(OSError):  # a full disk takes no note of who has it, and the lock holds all the same
+            os.write(self._fd, json.dumps(own).encode())
         part.rename(self._path)
 
     def require(self) -> None:

@@ -118,13 +118,13 @@ class TensorBoard:
             ) from error
         self._event, self._summary, self._wall = Event, Summary, wall
         self._make = partial(EventFileWriter, str(directory))
-        self._writer: Any = self._make()
+        self._writer: Any = None  # made with the first event, so that a full disk keeps no learner from beginning
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """One event with a scalar for each number; raises :class:`OSError` when the disk does not take it."""
         values = [self._summary.Value(tag=name, simple_value=number) for name, number in numbers.items()]
-        self._writer = self._writer or self._make()
         try:
+            self._writer = self._writer or self._make()
             self._writer.add_event(self._event(wall_time=self._wall(), step=step, summary=self._summary(value=values)))
             self._writer.flush()
         except OSError:  # its thread has ended with that, so it takes no more

@@ -30,12 +30,14 @@ class Trial:
         number: which of its part.
         rng: the only source of its chance.
         quick: whether to be as small as still makes sense; such a trial is not recorded.
+        minutes: how much longer the campaign may take, for a trial that can be of any length.
     """
 
     place: Path
     number: int
     rng: np.random.Generator
     quick: bool
+    minutes: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from helpers.serving import Buffer, first
 
+from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import ManualClock
 from headrace.common.errors import ConfigError
@@ -87,3 +89,20 @@ def test_a_row_beyond_the_bound_is_told_with_the_bound_before_any_of_it_is_sent(
     with pytest.raises(ConfigError, match=rf"message_bytes: 1048576 at the buffer .* nearest valid: {size_of(parts)}"):
         link._check_size(parts)
     link.close(m.Goodbye(False))
+
+
+def test_what_is_not_confirmed_never_takes_more_than_the_outbox_has_room_for():
+    rows = np.zeros(4, IMAGES.row_dtype)
+    rows["steps"], rows["obs"][:, 0], rows["next_obs"][:, 0] = 1, np.arange(4), np.arange(1, 5)
+    block = Block(rows, {"image": np.zeros((5, 160, 160, 4), np.uint8)})  # of half a megabyte
+    uplink = Uplink(IMAGES, Outbox(Memory(4 << 20)), 1 << 18)
+    taken = sum(bool(uplink.offer(block, 0.0)) for _ in range(1000))  # nobody listens
+    held = uplink.pulse().report
+    assert held["spooled_steps"] == 4 * taken
+    assert (4 << 20) - block.nbytes < held["spooled_bytes"] < (4 << 20) + block.nbytes
+    for number in range(5000):
+        uplink.event(m.EpisodeEnd(number, 1.0, 3, 0), bytes(4096))
+    assert sum(size_of(parts) for parts in uplink.outgoing(0)) <= 4 << 20
+
+
+IMAGES = TransitionSpec((ObsSpec("image", (160, 160, 4), "|u1"),), ActionSpec((1,), (-1.0,), (1.0,)))

@@ -148,3 +148,10 @@ def test_who_only_looks_sends_nothing_in_parts(small):
     small.raw(b"O", [encode(m.Fragment(0, 2, 64)), bytes(32)])
     assert small.service.refused.by_reason["direction"] == 1
     assert np.sum([c.joiner.held for c in small.service._clients.values()]) == 0
+
+
+def test_a_buffer_that_gets_no_more_memory_ends_and_does_not_go_on_with_a_part_of_it(small, monkeypatch):
+    small.actor()
+    monkeypatch.setattr(small.service.watch, "pulse", lambda *_: bytearray(1 << 62))
+    with pytest.raises(MemoryError):
+        small.say(b"A", m.Pulse())

@@ -35,3 +35,17 @@ def test_a_failed_sync_ends_the_buffer_and_loses_nothing_acknowledged(tmp_path, 
         rows = [(row["actor"], row["stream"], row["seq"]) for row in pool.dump()]
         assert len(set(rows)) == len(rows) == pool.env_steps
         assert [row[2] for row in rows] == list(range(1, len(rows) + 1))
+
+
+@needs_strace
+def test_a_disk_that_fails_at_the_start_is_one_line(tmp_path):
+    with roles(tmp_path, scripted(pacing={"env_steps": 300, "random_steps": 300, "hold_actors": False})) as run:
+        run.actor("actor-0")
+        failing = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=msync", "-e", "inject=msync:error=EIO:when=1+"]
+        assert run.buffer(before=failing).wait(60) == 1
+        lines = [line for line in run.log("buffer").splitlines() if "error:" in line]
+        assert len(lines) == 1, run.log("buffer")
+        assert "the disk failed: Input/output error" in lines[0]
+        assert "Traceback" not in run.log("buffer")
+        run.buffer()
+        run.wait(lambda s: s["env_steps"] >= 300, 60, watch=("buffer", "actor-0"))

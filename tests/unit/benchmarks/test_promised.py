@@ -7,10 +7,18 @@ import re
 import pytest
 from campaign.misconfigured import CASES
 from campaign.records import ROOT
-from promised import p12_checkpoints, p13_damage, p14_exact_resume, p15_live_resume, p21_start_stop, promises
+from promised import (
+    p12_checkpoints,
+    p13_damage,
+    p14_exact_resume,
+    p15_live_resume,
+    p21_start_stop,
+    p24_leaks,
+    promises,
+)
 
 
-@pytest.mark.parametrize("control", [p13_damage.blind, p14_exact_resume.one_bit, p21_start_stop.litter])
+@pytest.mark.parametrize("control", [p13_damage.blind, p14_exact_resume.one_bit, p21_start_stop.litter, p24_leaks.control])
 def test_a_planted_fault_is_found(control, tmp_path):
     found = control(tmp_path)
     assert found

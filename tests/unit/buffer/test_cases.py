@@ -91,3 +91,21 @@ def test_a_row_of_three_large_images_is_stored_and_read_back():
     pool.insert(Block(rows, {key: image}), "a", 1, 1)
     batch = pool.sample(1)
     assert (int(batch.obs[key].max()), int(batch.next_obs[key].min())) == (0, 7)
+
+
+def test_batches_that_become_longer_never_make_the_pool_grow(tmp_path):
+    spec = SPECS["plain"]
+    with SACReplayPool(100, path=tmp_path, spec=spec) as pool:
+        taken = size_of(tmp_path)
+        for length, blocks in ((1, 150), (1000, 3)):
+            lane = Lane(spec, length, (length,))
+            for _ in range(blocks):
+                put(pool, lane, length)
+                assert len(pool) <= 100
+        assert len(pool) == 100
+        assert size_of(tmp_path) == taken
+        prove_pool(pool)
+
+
+def size_of(directory):
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headrace.common.errors import ConfigError, HeadraceError
+from headrace.launch import curves
 from headrace.launch.curves import band, draw_groups, draw_run, find_groups, read_curve
 from headrace.launch.rundir import RunDir
 
@@ -35,6 +36,18 @@ def test_a_curve_holds_each_point_once(make_run):
     assert curve.training[:, 0].tolist() == list(range(100, 1000, 100))
     assert curve.evaluation.tolist() == [[400, 400], [800, 800]]
     assert curve.best_known is curve.evaluation
+
+
+def test_a_long_curve_keeps_its_ends_and_its_form_in_few_points(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "MOST_POINTS", 50)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"run/env_steps": n, "run/return_mean": 2.0 * n}) + "\n" for n in range(1000)))
+    training = read_curve(path).training
+    assert 20 < len(training) <= 50
+    assert training[-1].tolist() == [999, 1998]
+    assert (training[:, 1] == 2 * training[:, 0]).all()
+    assert training[0, 0] < 50
+    assert np.diff(training[:, 0]).max() < 50
 
 
 def test_without_evaluations_the_training_returns_are_drawn(make_run, tmp_path):

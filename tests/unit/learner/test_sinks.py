@@ -67,6 +67,7 @@ def test_a_moment_that_a_disk_does_not_take_is_left_out_and_named(tmp_path, monk
 
 def test_tensorboard_goes_on_in_a_new_file_once_its_disk_takes_it_again(tmp_path, monkeypatch):
     with MetricSinks(tmp_path, SinkConfig()) as sinks:
+        assert not (tmp_path / "tensorboard").exists()
         sinks.write({"learner/updates": 1})
         (board,) = sinks._sinks
         monkeypatch.setattr(board._writer, "flush", lambda: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
