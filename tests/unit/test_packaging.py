@@ -1,5 +1,6 @@
 """The layout holds: links resolve, a wheel is whole, the robot side is light, and ROS 2's `launch` stays itself."""
 
+import ast
 import subprocess
 import sys
 import zipfile
@@ -174,3 +175,13 @@ def test_constraints_pin_numpy_for_every_python():
     assert "torch==2.13.0\n" in text
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert all("==" in line and "://" not in line for line in lines)
+
+
+def test_a_robots_python_of_3_10_can_parse_all_of_it():
+    project = (ROOT / "pyproject.toml").read_text()
+    assert 'requires-python = ">=3.10"' in project
+    assert 'target-version = "py310"' in project
+    assert 'dependencies = ["numpy>=1.26", "pyzmq>=26", "msgpack>=1.0.8", "msgpack-numpy>=0.4.8"]' in project
+    for folder in ("actor", "common"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            ast.parse(path.read_text(), str(path), feature_version=(3, 10))
