@@ -19,7 +19,8 @@ from helpers.lane_rows import Lane, lane_spec
 from campaign.footprint import counted
 from headrace.actor.bound import bound as bound_of_actor
 from headrace.actor.config import ActorConfig
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import MonotonicClock

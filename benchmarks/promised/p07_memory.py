@@ -37,7 +37,8 @@ from helpers.roles import Roles, roles, scripted
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.envs import make_spec
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.bound import bound as bound_of_buffer
 from headrace.buffer.config import PoolConfig, SamplingConfig

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers.serving import Buffer, first
 
-from headrace.actor.outbox import Memory, Outbox
+from headrace.actor.outbox import Outbox
+from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import ManualClock
