@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign.cables import Cable
+from campaign.own_loop import CONFIG, ROBOT, OwnLoop
 from campaign.paced_job import RATE, PacedJob, Window, account, job, paced
 from campaign.promise import Outcome, Part, Promise, Trial, at_least, at_most, never, told
 
@@ -63,6 +64,25 @@ def half_open(trial: Trial) -> Outcome:
                 time.sleep(float(trial.rng.uniform(5.0, 10.0)))
 
         return measured(trial, here, {"through": proxy.endpoint}, fault)
+
+
+def beyond(trial: Trial) -> Outcome:
+    """A robot program is cut off for longer than its memory lasts, and drops its oldest episodes: each is counted."""
+    with job(trial.place, CONFIG) as here, Proxy(here.run.endpoint) as proxy:
+        here.run.buffer()
+        robot = OwnLoop(here.run, proxy.endpoint)
+        steps = 2000 if trial.quick else 10_000
+        robot.start(steps, None, outbox_bytes=1 << 16, when_full="drop_oldest")
+        here.wait(lambda: here.status().get("env_steps", 0) > 50, "rows of the robot")
+        proxy.set(Faults(held=True))
+        robot.wait(here.wait, steps // 2)
+        proxy.set(Faults())
+        here.wait(lambda: here.run.processes[ROBOT].poll() == 0, "end of the robot", LATE_S)
+        here.run.stop()
+        counts = robot.counts()
+        kept = counts["executed"] - counts["dropped"]
+        found = robot.account(kept, kept)
+    return Outcome({**found, "dropped": counts["dropped"]})
 
 
 def cut_off(trial: Trial, host: str, how: Mapping[str, Any], fault: Fault) -> Outcome:
@@ -131,5 +151,6 @@ PROMISE = Promise(
         *(Part(f"down-{seconds}", 3, partial(down, seconds=seconds), BARS, control=control) for seconds in (1, 30, 300)),
         Part("half-open", 3, half_open, BARS, control=control),
         Part("flapping", 1, flapping, BARS, control=control),
+        Part("beyond", 3, beyond, (*WHOLE, *told("rows"), *at_least("dropped", 1)), control=control),
     ),
 )

@@ -33,5 +33,6 @@ def run(endpoint: str, spool: str, log: str, steps: int, wait_s: float, options:
 
 
 if __name__ == "__main__":
-    words = dict(word.split("=") for word in sys.argv[6:])
+    said = dict(word.split("=") for word in sys.argv[6:])
+    words = {key: int(value) if value.isdigit() else value for key, value in said.items()}
     run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5]), words)
