@@ -66,7 +66,7 @@ KEYS = (
         "common/wire/sockets.py",
         "        socket.setsockopt(zmq.CURVE_SERVER, 1)\n",
         "",
-        (START,),
+        (GATE,),
     ),
     Mutant(
         "door-open-to-the-network",
