@@ -122,8 +122,8 @@ ROLES = (
     Mutant(
         "unknown-env-noticed-by-roles-alone",
         "launch/runner.py",
-        "    check_env(config.env)\n",
-        "",
+        "        check_env(config.env)\n",
+        "        pass\n",
         ("tests/unit/launch/test_cli.py::test_what_is_wrong_is_one_line",),
     ),
     Mutant(
