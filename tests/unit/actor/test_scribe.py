@@ -187,6 +187,9 @@ def test_of_an_episode_that_is_larger_than_the_outbox_nothing_is_kept():
         loop.scribe.round(force=True)
     loop.step(1, end=True)
     loop.scribe.say(Verdict(OUTCOME_SUCCESS))
+    loop.scribe.round(force=True)
+    loop.send()
+    assert loop.rows == []  # nor what came when there was room again
     loop.episodes(2)
     loop.scribe.round(force=True)
     loop.send()
