@@ -213,7 +213,7 @@ def _inside(path: Path, name: str) -> Path:
     """A file of a checkpoint; a name that leads elsewhere, by itself or by a link, is refused before anything is read."""
     parts = PurePosixPath(name).parts
     places = [path.joinpath(*parts[: n + 1]) for n in range(len(parts))]
-    plain = name == "/".join(parts) and len(name) <= MAX_NAME and not {"/", "..", MANIFEST}.intersection(parts)
+    plain = name == "/".join(parts) and len(name) <= MAX_NAME and name != MANIFEST and not {"/", ".."}.intersection(parts)
     if not parts or not plain or any(place.is_symlink() for place in places):
         raise CheckpointError(f"{path / MANIFEST}: {name[:MAX_NAME]!r} is no file of this checkpoint")
     return places[-1]

@@ -133,7 +133,7 @@ def test_the_doctor_finds_a_fit_machine_fit(tmp_path, capsys):
     [
         (["--env.id", "Nope-v0"], "env", "unknown to gymnasium"),
         (["--pool.capacity", str(10**12)], "pool", "free are"),
-        (["--network.endpoint", "tcp://0.0.0.0:5555"], "endpoint", "not loopback"),
+        (["--network.endpoint", "tcp://192.0.2.1:5555"], "endpoint", "cannot listen on"),
         (["--learner.batch_size", "0"], "config", "nearest valid: 1"),
     ],
 )
