@@ -14,7 +14,8 @@ import uuid
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
+from typing import IO, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -31,6 +32,7 @@ from headrace.common.specs import TransitionSpec
 Array = np.ndarray[Any, Any]
 FORMAT = 2
 MAGIC = int.from_bytes(b"headrace", "little", signed=True)
+LOADING = int.from_bytes(b"loading!", "little", signed=True)  # a word, since no single flipped bit may empty a pool
 ROWS, HEADER, LEDGER, JOURNAL = "rows.npy", "header.bin", "ledger.bin", "journal.bin"
 LEDGER_TABLE = "ledger.npy"  # the readable form, in snapshots
 # What may change after a row is committed: one array a name, an entry a row slot, file ``<name>.npy``. A commit writes the
@@ -60,7 +62,7 @@ class Field(IntEnum):
     COUNTED = 13
     UPDATES = 14  # optimiser updates granted in the online phase
     DUPLICATES = 15  # rows that were sent again
-    RESTORING = 16  # 1 while a snapshot is being loaded
+    RESTORING = 16  # LOADING while a snapshot is being loaded, else 0
     REACH = 17  # most rows that one commit in the ring may have
     AMENDS = 18  # changes of committed rows, times two; odd while one is being written
     DISCARDED = 19  # rows that a label has discarded
@@ -349,9 +351,7 @@ def _map(
 def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, readonly: bool) -> Array:
     try:
         with open(path, "rb") as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise PoolDamaged(f"{path}: not a version 1.0 .npy file")
-            found, fortran, kind = np.lib.format.read_array_header_1_0(file)
+            found, fortran, kind = npy_header(file, str(path))
             offset, size = file.tell(), os.fstat(file.fileno()).st_size
         if kind != dtype or found != shape or fortran:
             raise PoolDamaged(f"{path}: holds {found} of {kind}, expected {shape} of {dtype}")
@@ -363,6 +363,20 @@ def _map_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], *, readon
         raise PoolDamaged(f"{path}: {error}") from error
     plain: Array = mapped.view(np.ndarray)  # numpy.memmap's own indexing is several times slower
     return plain
+
+
+def npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order and dtype that a .npy file begins with; leaves the file where its numbers begin.
+
+    Raises:
+        PoolDamaged: they cannot be read.
+    """
+    try:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise PoolDamaged(f"{name}: not a version 1.0 .npy file")
+        return np.lib.format.read_array_header_1_0(file)
+    except (ValueError, TokenError) as error:  # numpy takes the header apart as Python
+        raise PoolDamaged(f"{name}: its header cannot be read: {error}") from error
 
 
 def _map_raw(path: Path, size: int, *, readonly: bool) -> mmap.mmap:

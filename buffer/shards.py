@@ -21,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from headrace.buffer import manifest
+from headrace.buffer.files import npy_header
 from headrace.buffer.partial import Partial
 from headrace.common.batch import Batch
 from headrace.common.block import Block
@@ -271,9 +272,7 @@ def _read_column(archive: zipfile.ZipFile, column: Column, count: int, limit: in
     except KeyError:
         raise PoolDamaged(f"{name}: missing") from None
     with archive.open(info) as entry:
-        if np.lib.format.read_magic(entry) != (1, 0):
-            raise PoolDamaged(f"{name}: not a version 1.0 .npy entry")
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(entry)
+        shape, fortran, dtype = npy_header(entry, name)
         if shape != wanted or dtype != column.dtype or fortran:
             raise PoolDamaged(f"{name}: {shape} of {dtype}, expected {wanted} of {column.dtype}")
         out = np.empty(wanted, column.dtype)

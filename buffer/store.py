@@ -22,7 +22,7 @@ from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.durable import Durable
-from headrace.buffer.files import OPTIONAL_COLUMNS, Field, PoolFiles
+from headrace.buffer.files import LOADING, OPTIONAL_COLUMNS, Field, PoolFiles
 from headrace.buffer.index import Index, Indexes
 from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled, Labels
@@ -33,7 +33,7 @@ from headrace.buffer.staging import Staging
 from headrace.buffer.tombstones import Tombstones
 from headrace.common.block import Block
 from headrace.common.config import dump
-from headrace.common.errors import BlockRefused, CountedRefusal, LabelRefused
+from headrace.common.errors import BlockRefused, CountedRefusal, LabelRefused, PoolDamaged
 from headrace.common.label import MAX_SEQ, Kind, Label
 from headrace.common.specs import TransitionSpec
 
@@ -93,6 +93,11 @@ class Store:
         payload = Books.nbytes(spec, config.max_actors)
         files = pool_files.open_existing(directory, spec, geometry(spec, config), payload, pool_id)
         durable.recover(files, payload)
+        if files.header[Field.RESTORING] not in (0, LOADING):
+            raise PoolDamaged(
+                f"{directory / pool_files.HEADER}: {files.header[Field.RESTORING]} where only 0 or {LOADING} can be; put back a"
+                " whole file, or load a snapshot into a new pool"
+            )
         store = cls(spec, config, files)
         store._recover()
         store._keep()
@@ -364,7 +369,7 @@ class Store:
         """
         numbers = contents.numbers
         self.ledger.require(len(contents.entries))
-        self.header[Field.RESTORING] = 1
+        self.header[Field.RESTORING] = LOADING
         self.sync()
         self.segment.restore(contents.rows, contents.frames, numbers)
         counters = {name: numbers[name] for name in self.ledger.counters()}

@@ -52,6 +52,14 @@ _ALL = (
     planted(
         "view-ignores-head", "view", "bad: Array = (ids < self.tail) | (ids >= head)", "bad: Array = ids < self.tail", "view"
     ),
+    planted(
+        "any-number-is-a-cut-load",
+        "store",
+        "if files.header[Field.RESTORING] not in (0, LOADING):",
+        "if False:",
+        "damaged_pool",
+    ),
+    planted("a-cut-load-is-one-bit", "files", 'int.from_bytes(b"loading!", "little", signed=True)', "1", "damaged_pool"),
     planted("view-ignores-new-owner", "view", "if changing or not self.is_current:", "if changing:", "view"),
     planted(
         "head-before-data",

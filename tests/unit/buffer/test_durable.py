@@ -328,7 +328,7 @@ def test_a_buffer_begins_with_the_newest_snapshot_where_its_pool_cannot_be_trust
         pool = existing(settings)
         prove_pool(pool)
         assert seqs(pool, "a") == [1, 2, 3]
-        pool._store.header[files.Field.RESTORING] = not ends
+        pool._store.header[files.Field.RESTORING] = 0 if ends else files.LOADING
         die(pool)
     assert "snapshot 1 take their place" in caplog.text
     pool = existing(settings)

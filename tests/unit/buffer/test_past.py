@@ -5,7 +5,7 @@ import pytest
 from helpers.lane_rows import Lane, die, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool
-from headrace.buffer.files import Field
+from headrace.buffer.files import LOADING, Field
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.server import BufferSettings, existing
 from headrace.common.errors import ConfigError, SpecError
@@ -92,7 +92,7 @@ def test_a_buffer_adopts_once_and_again_only_after_a_kill_in_the_middle(tmp_path
     assert content(pool) == expected
     pool.grant_updates(3, offline=True)
     if killed:
-        pool._store.header[Field.RESTORING] = 1
+        pool._store.header[Field.RESTORING] = LOADING
     pool.close()
     pool = existing(settings)
     assert content(pool) == expected
