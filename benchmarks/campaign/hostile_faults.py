@@ -127,7 +127,7 @@ INPUT = (
         "self._turn_away(peer, admission.HELLO_FIRST, m.PROTOCOL)",
         VERSIONS,
     ),
-    _planted("names-that-lead-out", "learner/checkpoint", '{"/", "..", MANIFEST}.intersection(parts)', "set()", FORGED),
+    _planted("names-that-lead-out", "learner/checkpoint", '{"/", ".."}.intersection(parts)', "set()", FORGED),
     _planted("links-that-lead-out", "learner/checkpoint", " or any(place.is_symlink() for place in places)", "", FORGED),
     _planted(
         "tensors-without-a-digest",
