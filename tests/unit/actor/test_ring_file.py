@@ -137,21 +137,21 @@ def test_a_file_that_is_cut_at_any_byte_gives_the_records_before_the_cut(tmp_pat
 
 
 @SLOW
-@given(st.data())
-def test_a_flipped_bit_loses_one_record_at_most_and_gives_no_wrong_one(tmp_path, data):
+@given(st.lists(st.tuples(st.integers(1, 200), st.booleans()), min_size=1, max_size=30), st.integers(0, 1 << 30))
+def test_a_flipped_bit_loses_one_record_at_most_and_gives_no_wrong_one(tmp_path, steps, bit):
+    # Nothing is drawn while the file is held: hypothesis may end an example in the middle of a draw.
     path, copy = tmp_path / "ring", tmp_path / "copy"
     file, kept = make(path), []
-    for n in range(data.draw(st.integers(1, 30))):
-        length = data.draw(st.integers(1, 200))
+    for n, (length, saved) in enumerate(steps):
         while file.free_bytes < length:
             kept.pop(0)
             file.free(kept[0][0] if kept else None)
         kept.append((file.append([body(n, length)]), body(n, length)))
-        if data.draw(st.booleans()):
+        if saved:
             file.save()
     forsake(file)
     image = bytearray(path.read_bytes())
-    bit = data.draw(st.integers(0, 8 * len(image) - 1))
+    bit %= 8 * len(image)
     image[bit // 8] ^= 1 << bit % 8
     copy.write_bytes(image)
     try:
