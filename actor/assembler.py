@@ -81,7 +81,7 @@ class Assembler:
     @property
     def ready(self) -> int:
         """Rows that :meth:`take` can give now."""
-        return len(self._starts())
+        return len(self._starts()) if self._chunks else self._ready - self._taken
 
     def begin(self, episode: int, obs: Mapping[str, Array], task: int = 0) -> None:
         """Start an episode of a task with its first observation (key -> ``(*shape)``, copied)."""

@@ -61,7 +61,7 @@ from campaign.target import Place, Target
 from campaign.writing import ACKED, Progress
 
 from headrace.buffer import snapshot
-from headrace.buffer.server import existing
+from headrace.buffer.opening import existing
 from headrace.common.errors import HeadraceError
 
 FILE = records.RESULTS / "powercuts.jsonl"

@@ -43,7 +43,8 @@ from campaign.process import guarded
 from headrace.actor import ActorConfig, NetworkConfig, Session, TransitionSpec
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.pacing import PacingConfig
-from headrace.buffer.server import BufferSettings, serve
+from headrace.buffer.server import serve
+from headrace.buffer.settings import BufferSettings
 
 FILE = records.RESULTS / "record.jsonl"
 STATES = ("up", "stopped", "down", "import")

@@ -39,7 +39,8 @@ from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.query import status
-from headrace.buffer.server import BufferSettings, serve
+from headrace.buffer.server import serve
+from headrace.buffer.settings import BufferSettings
 from headrace.common.block import Block
 from headrace.common.clock import MonotonicClock
 from headrace.common.specs import TransitionSpec

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 class SACReplayPool(RowPool):
     """The newest ``capacity`` transitions; inserts, samples, keeps and restores them.
 
-    Safe for threads: each public call is atomic. With a path one process owns the directory, and what was inserted survives
+    Safe for threads: no thread sees half a call. With a path one process owns the directory, and what was inserted survives
     a SIGKILL of that process at any instruction; its forked children may only read. Without one the rows are in anonymous
     memory, of which a forked child has a copy.
 

@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 
 class RowPool:
-    """The rows of one pool; safe for threads: each public call is atomic.
+    """The rows of one pool; safe for threads: none sees half a call. An interrupted insert keeps the parts that were committed.
 
     Args:
         sampling: how batches are drawn, from the moment on when there is a store.

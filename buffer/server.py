@@ -5,42 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import zmq
 
-from headrace.buffer import generations, snapshot
 from headrace.buffer.backups import Backups
 from headrace.buffer.board import Out
-from headrace.buffer.bound import bound
-from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.fleet import Fleet
 from headrace.buffer.gate import Gate, hang_up
-from headrace.buffer.limits import OTHERS, Limits
+from headrace.buffer.limits import Limits
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
-from headrace.buffer.pacing import Pacing, PacingConfig
-from headrace.buffer.pinned import Pinned
-from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.opening import existing, make_pool
+from headrace.buffer.pacing import Pacing
 from headrace.buffer.service import Service
+from headrace.buffer.settings import BufferSettings
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
-from headrace.common.bound import Bound
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import DiskFailed, MemoryCapped, PoolTorn, describe_os_error
-from headrace.common.seeds import derive_seed
-from headrace.common.specs import TransitionSpec
+from headrace.common.errors import DiskFailed, MemoryCapped, describe_os_error
 from headrace.common.wire import sockets
 from headrace.common.wire.codec import Parts
 from headrace.common.wire.fragments import size_of
@@ -55,41 +44,6 @@ STOP_S = 1.0
 REVOKED_S = 1.0  # in which whoever is told that its key was revoked can read it, before its connection is cut
 TELL_S = 1.0
 PEER_QUEUE_BYTES = 256 << 20
-
-
-@dataclass(frozen=True)
-class BufferSettings:
-    """All that a buffer process needs to know.
-
-    ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in the pool's directory,
-    ``return_gamma`` is the discount of the returns whose spread the learner asks for, ``readers`` are its ranks, and
-    ``update_rows`` the rows of one update.
-    """
-
-    network: NetworkConfig
-    pool: PoolConfig
-    pool_dir: Path
-    pacing: PacingConfig
-    run_id: str
-    seed: int
-    ready: Callable[[str], None] | None = None
-    past: Callable[[], SACReplayPool] | None = None
-    snapshot_dir: Path | None = None
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    demos: Callable[[], Pinned] | None = None
-    return_gamma: float | None = None
-    limits: BufferConfig = field(default_factory=BufferConfig)
-    readers: int = 1
-    update_rows: int = 256
-
-    def bound(self, spec: TransitionSpec | None) -> Bound:
-        """The private memory that the process declares, with rows of ``spec``."""
-        return bound(self.pool, self.sampling, self.network, spec, readers=self.readers, rows=self.update_rows)
-
-    @property
-    def sessions(self) -> int:
-        """Sessions at a time: actors and those who take their place, learner, evaluators, observers."""
-        return 2 * self.pool.max_actors + OTHERS
 
 
 class Server:
@@ -273,7 +227,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     try:
         with contextlib.ExitStack() as stack:
             socket, gate = _listen(settings.network, context, stack)
-            worker = PoolWorker(existing(settings), lambda spec: _make(settings, spec), Shelf(settings.pool_dir))
+            worker = PoolWorker(existing(settings), lambda spec: make_pool(settings, spec), Shelf(settings.pool_dir))
             stack.callback(worker.close)
             spec = worker.totals().spec
             limits = Limits.set(settings.bound(spec), settings.limits.memory_cap_bytes, settings.pool.max_actors)
@@ -368,65 +322,3 @@ def _runner() -> Callable[..., None]:
     except ImportError:  # the standard loop is slower, not different
         return asyncio.run
     return uvloop.run
-
-
-def existing(settings: BufferSettings) -> SACReplayPool | None:
-    """The pool that a buffer begins with: its own, or what its newest snapshot or the past hold; none when there is nothing."""
-    pool = _opened(settings)
-    if pool is None or pool.head == 0:
-        pool = _restored(settings, pool)
-    if pool is None and settings.demos is not None:
-        pool = _make(settings, None)  # a learner can begin on demonstrations alone
-    if settings.past is None or (pool is not None and pool.head > 0):
-        return pool
-    with settings.past() as past:  # a kill in the middle leaves an empty pool, which begins again here
-        pool = _make(settings, past.spec) if pool is None else pool
-        pool.adopt(past)
-    return pool
-
-
-def _opened(settings: BufferSettings) -> SACReplayPool | None:
-    """The pool that is there; none too where it cannot be trusted and a snapshot can take its place."""
-    if not generations.is_pool(settings.pool_dir):
-        return None
-    try:
-        return _make(settings, None)
-    except PoolTorn as error:
-        if settings.snapshot_dir is None or snapshot.read(settings.snapshot_dir) is None:
-            raise
-        LOG.warning("%s", error)
-        generations.remove(settings.pool_dir)
-        return None
-
-
-def _restored(settings: BufferSettings, empty: SACReplayPool | None) -> SACReplayPool | None:
-    """The pool of the newest snapshot, where the pool itself is gone (as from a memory disk after a reboot) or empty.
-
-    A kill in the middle leaves an empty pool, which begins again here.
-    """
-    found = snapshot.read(settings.snapshot_dir) if settings.snapshot_dir is not None else None
-    if found is None:
-        return empty
-    body = found[0]
-    LOG.warning("no rows in %s: those of snapshot %d take their place, %s", settings.pool_dir, body["number"], body["rows"])
-    # Streams and weight versions are numbered by epochs, whose counts may be gone with the pool: begin far above them.
-    Epochs(settings.pool_dir).raise_all(int(time.time()))
-    pool = _make(settings, TransitionSpec.from_dict(body["spec"])) if empty is None else empty
-    pool.set_state({**body, "arrays": found[1]})
-    return pool
-
-
-def _make(settings: BufferSettings, spec: TransitionSpec | None) -> SACReplayPool:
-    rng = np.random.default_rng(derive_seed(settings.seed, "sampler", os.getpid()))
-    path, config = settings.pool_dir.absolute(), settings.pool
-    demos, sampling = None if settings.demos is None else settings.demos(), settings.sampling
-    return SACReplayPool(
-        config.capacity,
-        path=path,
-        spec=spec,
-        config=config,
-        sampling=sampling,
-        rng=rng,
-        demos=demos,
-        return_gamma=settings.return_gamma,
-    )

@@ -19,7 +19,8 @@ from headrace.launch.key_command import add_keys
 
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
-data set, which is seen from what SRC holds. All rows enter or none."""
+data set, which is seen from what SRC holds. SRC is read through first: of one that is refused nothing enters, and a new pool
+appears when it is whole. A kill while rows are appended leaves those that were in, under the actor's name."""
 # One thread of the numeric libraries is best for them.
 LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "dry-run", "keys")
 
@@ -243,7 +244,11 @@ def _add_pool(commands: Any) -> None:
     source: dict[str, Any] = {"type": Path, "metavar": "DIR|RUN", "help": "pool directory or run directory (path)"}
     for name, about, json_help in (
         ("info", "Show sizes and counters.", "print one JSON object"),
-        ("dump", "Print every live row, oldest first, one a line.", "print one JSON object a row"),
+        (
+            "dump",
+            "Print every live row, also discarded ones (--json says which), oldest first, one a line.",
+            "print one JSON object a row",
+        ),
         (
             "snapshot",
             "Write a snapshot of a run's pool into the run directory; its buffer does it while it runs.",

@@ -109,7 +109,7 @@ def open_past(config: RunConfig, place: Path) -> SACReplayPool:
 
 
 def dump_pool(target: Path, *, as_json: bool) -> int:
-    """Print every live row, oldest first."""
+    """Print every live row, also discarded ones, oldest first."""
     with open_pool(find_pool(target)) as pool:
         if not as_json:
             print("\t".join(COLUMNS))

@@ -45,7 +45,8 @@ PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolD
 
 def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
     """Serve the run's buffer at ``bind`` (none: the config's endpoint) and write where it listens to the run directory."""
-    from headrace.buffer.server import BufferSettings, serve
+    from headrace.buffer.server import serve
+    from headrace.buffer.settings import BufferSettings
     from headrace.launch.pinning import pin_demos
     from headrace.launch.pools import find_past, open_past
 

@@ -27,7 +27,8 @@ from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.query import Observer
-from headrace.buffer.server import BufferSettings, serve
+from headrace.buffer.server import serve
+from headrace.buffer.settings import BufferSettings
 from headrace.common import boot
 from headrace.common.config import load
 from headrace.common.wire.network import NetworkConfig

@@ -26,7 +26,8 @@ from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.server import BufferSettings, serve
+from headrace.buffer.server import serve
+from headrace.buffer.settings import BufferSettings
 from headrace.buffer.view import PoolView
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import DeadlineExceeded

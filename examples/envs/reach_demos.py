@@ -28,6 +28,4 @@ def record(out: str | Path, episodes: int = 50, seed: int = 0, window: WindowCon
 
 
 if __name__ == "__main__":
-    asked = recording.arguments()
-    rows = record(asked.out, asked.episodes, asked.seed, WindowConfig(chunk=asked.chunk))
-    print(f"{asked.out}: {rows} rows")
+    recording.main(record)

@@ -96,11 +96,13 @@ def _frames(obs: Any) -> dict[str, Array]:
     return {key: np.array(value) for key, value in (obs if isinstance(obs, Mapping) else {PLAIN_KEY: obs}).items()}
 
 
-def arguments() -> argparse.Namespace:
-    """What a script of demonstrations is asked for."""
+def main(record: Callable[[str, int, int, WindowConfig], int]) -> None:
+    """The command line of a script of demonstrations; ``record`` takes directory, episodes, seed and window, and gives rows."""
     parser = argparse.ArgumentParser(description="Play demonstrations into a directory that pool.demos takes.")
     parser.add_argument("out", help="a directory that does not exist")
     parser.add_argument("--episodes", type=int, default=50, help="episodes that are kept (count)")
     parser.add_argument("--seed", type=int, default=0, help="of the episodes (int)")
     parser.add_argument("--chunk", type=int, default=1, help="env steps of a decision (count)")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    rows = record(asked.out, asked.episodes, asked.seed, WindowConfig(chunk=asked.chunk))
+    print(f"{asked.out}: {rows} rows")

@@ -62,6 +62,4 @@ def record(out: str | Path, episodes: int = 200, seed: int = 0, window: WindowCo
 
 
 if __name__ == "__main__":
-    asked = recording.arguments()
-    rows = record(asked.out, asked.episodes, asked.seed, WindowConfig(chunk=asked.chunk))
-    print(f"{asked.out}: {rows} rows")
+    recording.main(record)

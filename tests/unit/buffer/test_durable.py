@@ -12,8 +12,9 @@ from helpers.lane_rows import Lane, die, lane_spec, prove_pool, seqs
 
 from headrace.buffer import PoolConfig, SACReplayPool, durable, files, journal
 from headrace.buffer.durable import Durable
+from headrace.buffer.opening import existing
 from headrace.buffer.pacing import PacingConfig
-from headrace.buffer.server import BufferSettings, existing
+from headrace.buffer.settings import BufferSettings
 from headrace.buffer.space import filesystem
 from headrace.buffer.view import PoolView
 from headrace.common import boot

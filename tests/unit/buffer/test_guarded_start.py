@@ -7,7 +7,8 @@ import pytest
 from headrace.buffer import server
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.pacing import PacingConfig
-from headrace.buffer.server import BufferSettings, serve
+from headrace.buffer.server import serve
+from headrace.buffer.settings import BufferSettings
 from headrace.common.errors import ConfigError
 from headrace.common.wire import sockets
 from headrace.common.wire.key_files import KeyFiles

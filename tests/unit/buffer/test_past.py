@@ -6,8 +6,9 @@ from helpers.lane_rows import Lane, die, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool
 from headrace.buffer.files import LOADING, Field
+from headrace.buffer.opening import existing
 from headrace.buffer.pacing import PacingConfig
-from headrace.buffer.server import BufferSettings, existing
+from headrace.buffer.settings import BufferSettings
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.wire.network import NetworkConfig
 

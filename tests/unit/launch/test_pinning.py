@@ -10,9 +10,10 @@ from helpers.lane_rows import Lane, lane_spec, prove
 from headrace.buffer import SACReplayPool, export_pool
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.handles import PINNED
+from headrace.buffer.opening import existing
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pinned import DEMOS
-from headrace.buffer.server import BufferSettings, existing
+from headrace.buffer.settings import BufferSettings
 from headrace.common.config import load
 from headrace.common.errors import ConfigError, PoolDamaged, SpecError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
