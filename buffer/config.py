@@ -64,6 +64,29 @@ class PoolConfig:
         help="exports and data sets whose rows are pinned beside the ring: drawn, never evicted, no env steps (docs/pool.md)",
     )
 
+    def check(self, path: str = "pool") -> None:
+        """Refuse regular blocks that no commit could hold."""
+        if self.min_block_rows > self.max_block_rows:
+            raise ConfigError(
+                f"{path}.min_block_rows: {self.min_block_rows} is above {path}.max_block_rows {self.max_block_rows}; nearest"
+                f" valid: {self.max_block_rows}"
+            )
+
+    def check_rows_stay(self, before: PoolConfig, kept: int, lost: int) -> None:
+        """Refuse longer regular blocks than before, whose frame ring costs a pool live rows.
+
+        Args:
+            before: of the pool until now.
+            kept: rows that would stay.
+            lost: of the newest ``capacity`` those that would not.
+        """
+        if self.min_block_rows > before.min_block_rows:
+            raise ConfigError(
+                f"pool.min_block_rows: {self.min_block_rows} in place of {before.min_block_rows} leaves room for the frames of"
+                f" {kept} of the newest {kept + lost} rows only; nearest valid: {before.min_block_rows}, or a smaller"
+                " pool.capacity"
+            )
+
 
 @dataclass(frozen=True)
 class SetConfig:

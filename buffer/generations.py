@@ -45,7 +45,7 @@ def read(directory: Path) -> tuple[dict[str, Any], Path] | None:
         return None
     path, folder = directory / manifest.NAME, str(body.get("generation"))
     if not _UUID.match(str(body.get("uuid"))) or not _NAME.match(folder):
-        raise PoolDamaged(f"{path}: not the manifest of a pool")
+        raise PoolDamaged(f"{path}: not the manifest of a pool{_instead(directory, body)}")
     if body.get("format") != FORMAT:
         raise PoolDamaged(f"{path}: format {body.get('format')!r}, this build reads {FORMAT}")
     return body, directory / folder
@@ -87,6 +87,16 @@ def sweep(directory: Path) -> None:
     for entry in directory.iterdir():
         if _NAME.match(entry.name) and (found is None or entry != found[1]):
             shutil.rmtree(entry)
+
+
+def _instead(directory: Path, body: Mapping[str, Any]) -> str:
+    """What else of ours lies in ``directory``, and what to do with it."""
+    if "shards" in body:
+        return f" but of an export; make a pool of it (headrace pool import {directory} POOL), or name it in pool.demos"
+    if "number" in body and "files" in body:
+        around = directory.absolute().parent
+        return f" but of one snapshot; name the directory that they are in, {around}: the newest whole one is taken"
+    return ""
 
 
 def _with_rows(directory: Path) -> Path | None:

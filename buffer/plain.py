@@ -22,6 +22,7 @@ from headrace.common.specs import FRAME_DTYPES, SOURCE_DEMO, ActionSpec, ObsSpec
 
 Array = np.ndarray[Any, Any]
 ACTOR, STREAM = "local", 1  # identity of rows that come in through this face
+FRAMES = 2  # of one row: its state and its next state
 EXTRA = "extra/"  # prefix of the observation keys that hold further arrays
 TAGS = {"task": (1 << 32) - 1, "source": SOURCE_DEMO}  # whole numbers that are columns of their own, and their largest value
 RESERVED = ("ids", "weights", "sets")  # what a sampled batch may hold beside what was added

@@ -16,8 +16,9 @@ from headrace.buffer.contents import Contents
 from headrace.buffer.home import Home, as_extra, as_layout
 from headrace.buffer.past import as_past
 from headrace.buffer.pinned import DemoCapture, Origin, Pinned, require_same
-from headrace.buffer.plain import ACTOR, STREAM, PlainLayout, flatten
+from headrace.buffer.plain import ACTOR, FRAMES, STREAM, PlainLayout, flatten
 from headrace.buffer.returns import Returns
+from headrace.buffer.ring import geometry
 from headrace.buffer.row_pool import RowPool
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
@@ -153,13 +154,15 @@ class SACReplayPool(RowPool):
                 self._staging = Staging.of(layout, store.segment)
 
     def _first_layout(self, flat: Mapping[tuple[str, ...], Any]) -> PlainLayout:
-        if self.config.min_block_rows > 1:
+        layout = PlainLayout.of_batch(flat, self.spec)
+        sizes = geometry(self.spec or layout.spec(flat), self.config)
+        if sizes.rows_of(FRAMES) < self.config.capacity:
             _log.warning(
-                "pool.min_block_rows %d leaves room for one frame a row, and each row of a plain dictionary brings two: the"
-                " oldest rows will be retired before the capacity of %d is reached; 1 keeps them",
-                *(self.config.min_block_rows, self.config.capacity),
+                "pool.min_block_rows: %d leaves room for %d frames, and each row of a plain dictionary brings two: of a"
+                " capacity of %d only the newest %d rows are sure to stay; with 1 all do",
+                *(self.config.min_block_rows, sizes.frame_slots, self.config.capacity, sizes.rows_of(FRAMES)),
             )
-        return PlainLayout.of_batch(flat, self.spec)
+        return layout
 
     def sample_batch(self, batch_size: int, mix: str = "critic") -> dict[str, Any]:
         """A sampled batch in the form of the first plain batch; torch tensors when that held torch tensors.

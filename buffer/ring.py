@@ -45,6 +45,10 @@ class Geometry:
     row_slots: int
     frame_slots: int
 
+    def rows_of(self, frames: int) -> int:
+        """Newest rows that are sure to stay where each brings so many frames of its own, at most the capacity."""
+        return min(self.capacity, max(0, self.frame_slots - frames * self.max_rows) // frames)
+
 
 def geometry(spec: TransitionSpec, config: PoolConfig) -> Geometry:
     """Ring sizes for which the newest ``capacity`` rows keep their frames.

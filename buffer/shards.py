@@ -25,7 +25,7 @@ from headrace.buffer.files import npy_header
 from headrace.buffer.partial import Partial
 from headrace.common.batch import Batch
 from headrace.common.block import Block
-from headrace.common.errors import PoolDamaged, PoolError
+from headrace.common.errors import BlockRefused, PoolDamaged, PoolError
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
@@ -233,7 +233,10 @@ class ShardReader:
         if int(arrays["actor"].max()) >= len(self.actors):
             raise PoolDamaged(f"{path}: actor {arrays['actor'].max()}, but the manifest names {len(self.actors)}")
         block = unpack(arrays, self.spec, self.flat)
-        block.check(self.spec)
+        try:
+            block.check(self.spec)
+        except BlockRefused as error:
+            raise BlockRefused(error.reason, f"{str(error).partition(': ')[2]}, in {path}") from error
         return block
 
 

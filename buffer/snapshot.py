@@ -95,6 +95,7 @@ def read(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dict[str, 
     if path.is_file():
         raise PoolDamaged(f"{path}: is a file; a snapshot is a directory")
     if generations.is_pool(path):
+        generations.read(path)  # says what else it is
         raise PoolDamaged(f"{path}: is a pool and not a snapshot of one; open it")
     damaged: list[PoolDamaged] = []
     for folder in _found(path):

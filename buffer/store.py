@@ -110,7 +110,8 @@ class Store:
 
         Raises:
             NoSpace: both generations do not fit beside each other; this store is as it was.
-            ConfigError: it knows more actors than the new ``max_actors``.
+            ConfigError: it knows more actors than the new ``max_actors``, or its live rows have more frames than a larger
+                ``min_block_rows`` leaves room for.
         """
         Ledger(config.max_actors).require(len(self.ledger.actors))
         folder = generations.begin(directory)
@@ -122,6 +123,10 @@ class Store:
         files.header[Field.EPOCH] = self.header[Field.EPOCH]
         store = Store(self.spec, config, files)
         store.restore(Contents.of_store(self))
+        lost = store.header.retired - self.header.retired
+        if lost:
+            config.check_rows_stay(self._config, store.size, lost)
+            _log.warning("%s: %d rows brought more frames than it has room for now, and are retired", directory, lost)
         with durable.waiting(files):
             files.sync()
         store._keep()

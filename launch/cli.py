@@ -246,7 +246,7 @@ def _add_pool(commands: Any) -> None:
         ("info", "Show sizes and counters.", "print one JSON object"),
         (
             "dump",
-            "Print every live row, also discarded ones (--json says which), oldest first, one a line.",
+            "Print every live row, also discarded ones, oldest first, one a line.",
             "print one JSON object a row",
         ),
         (

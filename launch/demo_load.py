@@ -229,7 +229,7 @@ def load_demonstrations(
         raise ConfigError("demonstrations become rows of a spec; the pool has none yet")
     found = look_through(demos, pool.spec, progress)
     if not found.rows:
-        raise PoolError("the file holds no complete step")
+        raise PoolError(f"{name}: the file holds no complete step")
     actor = free_name(name, set(pool.actors()))
     pool.admit(actor)
     writer, done = DemoWriter(pool, actor), 0

@@ -21,7 +21,7 @@ from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader, file_digest
 from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.transfer import import_pool
-from headrace.common.errors import ConfigError, NoSpace, PoolDamaged, PoolError
+from headrace.common.errors import ConfigError, NoSpace, PoolDamaged, PoolError, SpecError
 from headrace.common.specs import TransitionSpec, fingerprint
 from headrace.launch.config import RunConfig
 from headrace.launch.demo_load import is_export, load_demonstrations, open_demonstrations
@@ -88,7 +88,11 @@ class _Source(Protocol):
     actors: int
 
     def spec(self, like: TransitionSpec | None) -> TransitionSpec:
-        """Spec of its rows, the same as ``like`` where that is given."""
+        """Spec of its rows, the same as ``like`` where that is given.
+
+        Raises:
+            SpecError: it is another; names the fields.
+        """
 
     def load(self, pool: SACReplayPool) -> None:
         """Append its rows to ``pool``."""
@@ -100,7 +104,10 @@ class _Export:
         self.rows, self.actors = self._reader.rows, len(self._reader.actors)
 
     def spec(self, like: TransitionSpec | None) -> TransitionSpec:
-        return self._reader.spec  # loading says how it differs
+        different = [] if like is None else like.differences(self._reader.spec)
+        if different:
+            raise SpecError(f"the export does not fit the pool (the pool's first): {'; '.join(different)}")
+        return self._reader.spec
 
     def load(self, pool: SACReplayPool) -> None:
         import_pool(self._path, pool)
@@ -146,9 +153,7 @@ def _pin(config: RunConfig, paths: list[Path], folder: Path, origin: Origin, lik
     try:
         with contextlib.ExitStack() as stack:
             sources = [stack.enter_context(_open(path, config)) for path in paths]
-            spec = like
-            for source in sources:
-                spec = source.spec(spec)
+            spec = _common_spec(paths, sources, like)
             sizes = PoolConfig(max_actors=sum(source.actors for source in sources))
             pool = stack.enter_context(
                 SACReplayPool(sum(source.rows for source in sources), path=hidden, spec=spec, config=sizes)
@@ -158,6 +163,18 @@ def _pin(config: RunConfig, paths: list[Path], folder: Path, origin: Origin, lik
             return pool.pinned(folder, origin)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _common_spec(paths: list[Path], sources: list[_Source], like: TransitionSpec | None) -> TransitionSpec | None:
+    """The one spec of all rows: that of the run where it is known, else that of the first source."""
+    spec, whose = like, "" if like is None else "; the pool's is that of the run's env"
+    for path, source in zip(paths, sources, strict=True):
+        try:
+            spec = source.spec(spec)
+        except SpecError as error:
+            raise SpecError(f"pool.demos: {path}: {error}{whose}") from error
+        whose = whose or f"; the pool's is that of {paths[0]}"
+    return spec
 
 
 def _digest(paths: list[Path]) -> str:

@@ -19,7 +19,7 @@ from headrace.launch.rundir import RunDir
 
 DEADLINE_S = 5.0
 STALLED_S = 60.0
-COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "digest")
+COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "discarded", "digest")
 
 
 def find_pool(target: Path) -> Path:

@@ -257,6 +257,15 @@ POOL = (
     planted("forked-child-shares-the-header", "files", "mmap.mmap(-1, size, alone)", "mmap.mmap(-1, size)", "home"),
     planted("forked-child-ends-the-pool", "pool", " and self._home.is_ours:", ":", "home"),
     planted("rows-without-a-manifest-begin-anew", "generations", "if any(file.read(8)):", "if False:", "generations"),
+    planted(
+        "longer-blocks-cost-rows-unasked",
+        "config",
+        "if self.min_block_rows > before.min",
+        "if False and before.min",
+        "generations",
+    ),
+    planted("room-is-counted-in-rows", "ring", "frames * self.max_rows) // frames)", "self.max_rows))", "plain"),
+    planted("blocks-longer-than-a-commit", "config", "if self.min_block_rows > self.max_block_rows:", "if False:", "ring"),
     planted("removed-pool-is-in-the-way", "generations", "file.write(bytes(8))", "pass", "generations"),
     planted(
         "record-before-its-data",

@@ -36,6 +36,13 @@ ROLES = (
         ("tests/unit/learner/test_loop.py",),
     ),
     Mutant(
+        "second-demonstrations-have-any-spec",
+        "launch/pinning.py",
+        "different = [] if like is None else",
+        "different = [] if True else",
+        ("tests/unit/launch/test_pinning.py",),
+    ),
+    Mutant(
         "import-into-the-pool-of-a-run",
         "launch/transfer.py",
         "        _refuse_run(target, place)\n",

@@ -97,7 +97,7 @@ EDGES = {
     "everything is the last step": {"pacing": {"min_fill": 199}},
     "short blocks in a ring for long ones": {"pool": {"capacity": 24, "min_block_rows": 64}, "learner": {"batch_size": 20}},
     "the same, so that a batch never comes": {
-        "pool": {"capacity": 200, "min_block_rows": 64, "max_block_rows": 32},
+        "pool": {"capacity": 200, "min_block_rows": 32, "max_block_rows": 32},
         "learner": {"batch_size": 195},
         "pacing": {"min_fill": 200, "env_steps": 600},
         "actor": {"block_rows": 1},

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.lane_rows import Lane, lane_spec, prove_pool
 
-from headrace.buffer import PoolConfig, SACReplayPool, files, generations, manifest, space
+from headrace.buffer import PoolConfig, SACReplayPool, export_pool, files, generations, manifest, space
 from headrace.buffer.files import Field
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, NoSpace, PoolDamaged
@@ -109,6 +109,40 @@ def test_manifests_that_lie_are_refused(tmp_path, change):
         SACReplayPool(10, path=tmp_path)
     assert (tmp_path / "generation-000001" / files.ROWS).exists()
     assert generations.is_pool(tmp_path)
+
+
+def test_what_lies_there_in_place_of_a_pool_is_named_with_the_way_out(tmp_path):
+    pool, _ = filled(tmp_path / "pool")
+    pool.save(tmp_path / "snapshots")
+    export_pool(pool, tmp_path / "out")
+    pool.close()
+    one = tmp_path / "snapshots" / "snapshot-000001"
+    for reading in (PoolView, SACReplayPool.from_path, lambda place: SACReplayPool(10, path=place)):
+        with pytest.raises(
+            PoolDamaged, match=rf"of one snapshot; name the directory that they are in, {one.parent}: the newest"
+        ):
+            reading(one)
+        with pytest.raises(PoolDamaged, match=rf"of an export; .*headrace pool import {tmp_path / 'out'} POOL.*pool\.demos"):
+            reading(tmp_path / "out")
+
+
+def test_a_larger_min_block_rows_that_costs_rows_is_refused_and_the_pool_stays(tmp_path, caplog):
+    """Each of these rows ends an episode, and so brings two frames."""
+    lane = Lane(SPEC, 1, (1,))
+    with SACReplayPool(300, path=tmp_path, spec=SPEC, config=PoolConfig(max_block_rows=10)) as pool:
+        for _ in range(300):
+            pool.insert(lane.block(1), "a", 1, lane.seq - 1)
+        before = facts(pool)
+    longer = PoolConfig(min_block_rows=10, max_block_rows=10)
+    said = r"pool\.min_block_rows: 10 in place of 1 leaves room for .* \d+ of the newest 300 rows only; nearest valid: 1, or"
+    with pytest.raises(ConfigError, match=said):
+        SACReplayPool(300, path=tmp_path, config=longer)
+    with SACReplayPool(300, path=tmp_path) as pool:
+        assert facts(pool) == before
+        prove_pool(pool)
+    with SACReplayPool(50, path=tmp_path, config=longer) as pool:  # rows that are given up need no frames
+        assert (facts(pool), pool.counters()["rows_retired"]) == (before[-50:], 0)
+    assert not caplog.records
 
 
 def everything(path):

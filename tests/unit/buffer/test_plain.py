@@ -265,8 +265,17 @@ def test_a_pool_of_long_blocks_says_that_plain_dictionaries_will_not_fill_it(cap
     pool = SACReplayPool(100, config=PoolConfig(min_block_rows=8, max_block_rows=8))
     for start in range(0, 300, 3):
         pool.add_batch(transitions(start, 3))
-    assert [record.message[:24] for record in caplog.records] == ["pool.min_block_rows 8 le"]
-    assert pool.size < 100
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "pool.min_block_rows: 8 leaves room for 170 frames" in said
+    assert "of a capacity of 100 only the newest 77 rows are sure to stay; with 1 all do" in said
+    assert 77 <= pool.size < 100
+
+
+def test_where_all_plain_rows_fit_nothing_is_said_of_long_blocks(caplog):
+    pool = SACReplayPool(100, config=PoolConfig(min_block_rows=32))  # the slack of one commit is a whole pool
+    for start in range(0, 300, 3):
+        pool.add_batch(transitions(start, 3))
+    assert (pool.size, caplog.records) == (100, [])
 
 
 def test_a_pool_with_a_spec_takes_plain_batches_that_fit_it():

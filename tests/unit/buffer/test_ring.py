@@ -5,6 +5,7 @@ from headrace.buffer import SACReplayPool
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.files import frame_file
 from headrace.buffer.ring import geometry, spans
+from headrace.common.errors import ConfigError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 
 
@@ -26,6 +27,12 @@ def test_the_slack_holds_the_largest_block():
 
 def test_a_block_is_never_larger_than_the_pool():
     assert geometry(lane_spec(), PoolConfig(capacity=4)).max_rows == 4
+
+
+def test_a_regular_block_is_no_longer_than_a_commit():
+    said = r"pool\.min_block_rows: 64 is above pool\.max_block_rows 32; nearest valid: 32"
+    with pytest.raises(ConfigError, match=said):
+        SACReplayPool(10, config=PoolConfig(min_block_rows=64, max_block_rows=32))
 
 
 def test_large_blocks_need_far_fewer_frames_than_rows_of_their_own():

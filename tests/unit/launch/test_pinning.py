@@ -98,7 +98,7 @@ def test_other_contents_under_the_same_path_are_refused_and_the_same_elsewhere_a
         pin_demos(config_of(file), tmp_path / "other", like)
 
 
-def test_what_cannot_be_read_is_named_and_leaves_nothing(tmp_path):
+def test_what_cannot_be_read_is_named_and_leaves_nothing(tmp_path, monkeypatch):
     (tmp_path / "text").write_text("hello")
     with SACReplayPool(5, path=tmp_path / "live", spec=lane_spec()) as pool:
         pool.insert(Lane(lane_spec(), 1).block(5), "a", 1, 1)
@@ -113,8 +113,13 @@ def test_what_cannot_be_read_is_named_and_leaves_nothing(tmp_path):
     ):
         with pytest.raises(error, match=said):
             pin_demos(config_of(tmp_path / source), tmp_path / "pool")
-    with pytest.raises(SpecError, match="stack"):
-        pin_demos(config_of(export(tmp_path / "a"), stacked), tmp_path / "pool")
+    first = export(tmp_path / "a")
+    for bad in (stacked, write_minari(tmp_path, monkeypatch)):
+        said = rf"pool\.demos: {bad}: the (export|file) does not fit the pool .*; the pool's is that of {first}"
+        with pytest.raises(SpecError, match=said):
+            pin_demos(config_of(first, first, bad, first), tmp_path / "pool")
+    with pytest.raises(SpecError, match=rf"pool\.demos: {first}: .*stack: 3 != 1.*; the pool's is that of the run's env"):
+        pin_demos(config_of(first, stacked), tmp_path / "pool", lane_spec(stack=3))
     assert not (tmp_path / "pool").exists() or not list((tmp_path / "pool").iterdir())
 
 
