@@ -98,7 +98,11 @@ class ActorConfig:
     """One actor process and how many of them this host runs."""
 
     count: int = option(1, help="actor processes on this host", low=0, high=1024)
-    policy: str = option("auto", help="auto: numpy for the MLP, torch for the rest", choices=("auto", "numpy", "torch"))
+    policy: str = option(
+        "auto",
+        help="numpy: without torch, for mlp and pixels; auto: for mlp, and for pixels where torch is missing",
+        choices=("auto", "numpy", "torch"),
+    )
     device: str = option("cpu", help="torch device of a torch policy")
     ema: bool = option(False, help="act by the average of the policy (learner.ema_decay)", resume=True)
     robot: bool = option(

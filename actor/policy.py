@@ -172,15 +172,8 @@ class MlpLayout:
         Raises:
             SpecError: naming the tensor, and what it should be.
         """
-        shapes, tensors = self.shapes, weights.tensors
-        for name in (*shapes, *tensors):
-            if name not in tensors or name not in shapes:
-                raise SpecError(f"weights: tensor {name!r} is {'missing' if name in shapes else 'unknown to this policy'}")
-            tensor = tensors[name]
-            if tensor.shape != shapes[name] or np.dtype(tensor.dtype).str != "<f4":
-                raise SpecError(f"weights: tensor {name!r} is {tensor.shape} {tensor.dtype}, expected {shapes[name]} float32")
-            if not np.isfinite(tensor).all():
-                raise SpecError(f"weights: tensor {name!r} holds NaN or infinity")
+        require_tensors(weights, self.shapes)
+        for name, tensor in weights.tensors.items():
             if name.startswith("var.") and (tensor < 0).any():
                 raise SpecError(f"weights: tensor {name!r} holds a negative variance")
 
@@ -247,12 +240,8 @@ class MlpPolicy:
                 x = _clip((x - shift) / scale, -limit, limit)
             for w, b in trunk:
                 x = self._activation(x @ w + b)
-            head = x @ weight + bias
-            half = len(bias) // 2
-            u = head[:, :half]
-            if not deterministic:
-                u = u + np.exp(_clip(head[:, half:], *self._layout.log_std)) * rng.standard_normal(u.shape, np.float32)
-            return self._box.place(np.tanh(u).reshape(len(x), *self._layout.action.shape))
+            unit = squashed(x @ weight + bias, self._layout.log_std, rng, deterministic)
+            return self._box.place(unit.reshape(len(x), *self._layout.action.shape))
 
     def _gather(self, obs: Mapping[str, Array]) -> Array:
         lanes = len(obs[self._layout.keys[0].key])
@@ -283,13 +272,55 @@ def make_policy(weights: WeightSet, spec: TransitionSpec, config: ActorConfig | 
     policy_type = weights.policy.get("type")
     if config.policy != "torch" and policy_type == "mlp":
         return MlpPolicy(weights, spec)
+    from headrace.actor.pixel_policy import PixelPolicy, is_pixels
+
+    pixels = is_pixels(weights.policy)
     if config.policy == "numpy":
-        raise SpecError(f"actor.policy: numpy runs only policies of type 'mlp', not {policy_type!r}; choose auto or torch")
+        if pixels:
+            return PixelPolicy(weights, spec)
+        raise SpecError(
+            f"actor.policy: numpy runs the models mlp and pixels, not a policy of type {policy_type!r}; choose auto or torch"
+        )
     try:
         from headrace.actor.torch_policy import make_torch_policy
     except ImportError as error:
+        if pixels:
+            return PixelPolicy(weights, spec)
         raise SpecError(f"a policy of type {policy_type!r} runs in torch, which this machine lacks ({error})") from error
     return make_torch_policy(weights, spec, config.device)
+
+
+def require_tensors(weights: WeightSet, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse weights that are not whole: exactly these tensors, in float32 and finite.
+
+    Raises:
+        SpecError: naming the tensor, and what it should be.
+    """
+    tensors = weights.tensors
+    for name in (*shapes, *tensors):
+        if name not in tensors or name not in shapes:
+            raise SpecError(f"weights: tensor {name!r} is {'missing' if name in shapes else 'unknown to this policy'}")
+        tensor = tensors[name]
+        if tensor.shape != shapes[name] or np.dtype(tensor.dtype).str != "<f4":
+            raise SpecError(f"weights: tensor {name!r} is {tensor.shape} {tensor.dtype}, expected {shapes[name]} float32")
+        if not np.isfinite(tensor).all():
+            raise SpecError(f"weights: tensor {name!r} holds NaN or infinity")
+
+
+def squashed(head: Array, log_std: tuple[float, float], rng: np.random.Generator, deterministic: bool) -> Array:
+    """Actions ``(L, D)`` in [-1, 1] of a tanh-Gaussian: a sample, or its mode.
+
+    Args:
+        head: ``(L, 2D)``, means first, then log standard deviations.
+        log_std: least and largest of these.
+        rng: source of the noise.
+        deterministic: the mode.
+    """
+    half = head.shape[1] // 2
+    u = head[:, :half]
+    if not deterministic:
+        u = u + np.exp(_clip(head[:, half:], *log_std)) * rng.standard_normal(u.shape, np.float32)
+    return np.asarray(np.tanh(u))
 
 
 def _clip(x: Array, low: Any, high: Any) -> Array:

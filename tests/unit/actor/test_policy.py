@@ -229,7 +229,7 @@ def test_other_descriptions_are_not_loaded():
     policy = make_policy(mlp_weights(spec), spec)
     with pytest.raises(SpecError, match=r"ours first\): policy\.activation: 'relu' != 'tanh'; start"):
         policy.load(mlp_weights(spec, activation="tanh"))
-    with pytest.raises(SpecError, match="numpy runs only policies of type 'mlp', not 'torch'"):
+    with pytest.raises(SpecError, match="numpy runs the models mlp and pixels, not a policy of type 'torch'"):
         make_policy(WeightSet(mlp_weights(spec).version, {"type": "torch"}, {}), spec, ActorConfig(policy="numpy"))
 
 

@@ -6,6 +6,7 @@ import safetensors.torch
 import torch
 from helpers.learner import make_batch, make_sac, make_spec
 
+from headrace.actor.config import ActorConfig
 from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.specs import ObsSpec
@@ -199,13 +200,14 @@ def test_the_same_seed_is_the_same_run_and_a_state_goes_on_as_if_nothing_had_bee
 # --- acting -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stack", [1, 2])
-def test_actors_run_the_published_policy(stack):
-    spec = make_spec(obs=(ARM, EYE), low=[-2.0, 0.0], high=[2.0, 5.0], stack=stack)
+@pytest.mark.parametrize(("stack", "kind"), [(1, "torch"), (2, "torch"), (1, "numpy"), (2, "numpy")])
+def test_actors_run_the_published_policy(stack, kind):
+    others = ObsSpec("left", (9, 9, 1), "|u1", "critic"), ObsSpec("mask", (2, 2), "|u1"), ObsSpec("over", (9, 9, 1), "|u1")
+    spec = make_spec(obs=(ARM, EYE, *others), low=[-2.0, 0.0], high=[2.0, 5.0], stack=stack)
     sac = sac_of(spec)
     sac.update(make_batch(spec))
     weights = WeightSet.unpack(sac.weights(Version("learner", 1, 1)).pack())
-    policy, batch = make_policy(weights, spec), make_batch(spec, seed=3)
+    policy, batch = make_policy(weights, spec, ActorConfig(policy=kind)), make_batch(spec, seed=3)
     with torch.no_grad():
         features = sac.model.sac_state_features(sac.prepare(batch).obs, "actor")
         unit, _, _ = sac.model.sac_forward_actor(features, None, True)
@@ -216,6 +218,26 @@ def test_actors_run_the_published_policy(stack):
     sac.update(batch)
     policy.load(sac.weights(Version("learner", 1, 2)))
     assert np.abs(policy.act(batch.obs, np.random.default_rng(0), True) - expected.numpy()).max() > 1e-5
+
+
+def test_numpy_draws_from_the_same_distribution_and_refuses_what_is_not_whole():
+    sac = sac_of()
+    weights = sac.weights(Version("learner", 1, 1))
+    policy = make_policy(weights, SPEC, ActorConfig(policy="numpy"))
+    obs = {key: np.repeat(value[:1], 4000, axis=0) for key, value in make_batch(SPEC).obs.items()}
+    with torch.no_grad():
+        features = sac.model.sac_state_features({key: torch.tensor(value[:1]) for key, value in obs.items()}, "actor")
+        mean, log_std = sac.model.actor(features).chunk(2, 1)
+    u = np.arctanh((policy.act(obs, np.random.default_rng(0), False) - [0, 2.5]) / [2, 2.5])
+    np.testing.assert_allclose(u.mean(0), mean[0], atol=0.1)
+    np.testing.assert_allclose(u.std(0), log_std[0].exp(), rtol=0.1)
+    one = {key: value[:1] for key, value in obs.items()}
+    before = policy.act(one, np.random.default_rng(0), True)
+    for wrong, text in (({"actor.norm.bias": None}, "'actor.norm.bias' is missing"), ({"x": before}, "'x' is unknown")):
+        tensors = {name: t for name, t in {**weights.tensors, **wrong}.items() if t is not None}
+        with pytest.raises(SpecError, match=text):
+            policy.load(WeightSet(Version("learner", 1, 2), weights.policy, tensors))
+    assert (policy.act(one, np.random.default_rng(0), True) == before).all()
 
 
 def test_weights_hold_what_acting_needs_and_nothing_else(tmp_path):
