@@ -83,6 +83,12 @@ class Assembler:
         """Rows that :meth:`take` can give now."""
         return len(self._starts()) if self._chunks else self._ready - self._taken
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the next step may belong to the decision that runs; where rows are steps, each is one of its own."""
+        begun = self._running and self._steps.end > self._first_step
+        return self._chunks and begun and self._steps.end - self._begun < self._spec.window
+
     def begin(self, episode: int, obs: Mapping[str, Array], task: int = 0) -> None:
         """Start an episode of a task with its first observation (key -> ``(*shape)``, copied)."""
         if self._running:
@@ -122,7 +128,7 @@ class Assembler:
         if not self._running:
             raise EnvError("assembler: a step without an episode; begin() it with its first observation")
         begins = decided is not None or not self._chunks
-        if not begins and (self._steps.end == self._first_step or self._steps.end - self._begun >= self._spec.window):
+        if not begins and not self.may_go_on:
             raise EnvError(f"assembler: step {self._t} of episode {self._episode} needs a decision, a chunk of its own")
         if version is not self._version:
             self._version, self._stamp = version, (version.learner_hash, version.epoch, version.step)

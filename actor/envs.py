@@ -53,6 +53,7 @@ class LaneStep:
         executed: ``(L, A)`` float32, what was executed in place of what was asked for; none where that is the same.
         health: ``(L,)`` uint8 bits ``HEALTH_*``; none where nobody watches.
         action_age: ``(L,)`` float32, seconds from an action's observation to its execution; none where nobody measures it.
+        source: ``(L,)`` uint8 ``SOURCE_*``, who acted; none where nobody but the policy did.
     """
 
     live: Array
@@ -68,6 +69,7 @@ class LaneStep:
     executed: Array | None = None
     health: Array | None = None
     action_age: Array | None = None
+    source: Array | None = None
 
 
 class Lanes(Protocol):

@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from headrace.actor.config import EnvConfig
+from headrace.actor.gym_human import human_action
 from headrace.actor.gym_make import AnyEnv, make_env, reason_of
 from headrace.actor.gym_spaces import blank
 from headrace.common.errors import EnvError
@@ -21,6 +22,7 @@ from headrace.common.seeds import derive_seed
 CRASH = "headrace_crash"
 SUCCESS = "headrace_success"
 TASK = "headrace_task"
+HUMAN = "headrace_human"
 TASKS = 1 << 32
 
 
@@ -60,8 +62,8 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
     Reset k (the ``turn``) of lane l begins episode ``k * L + l`` and is seeded for it, whoever calls it; an environment with a
     method ``on_episode(lane, episode)`` is told first. A step or reset that raises ends the episode as truncated with
     the reason under info ``CRASH``, in every autoreset mode alike, and the next reset makes the environment anew: a
-    reset that raises is thus an episode that crashed before its first step. Of info only task and outcome pass, so that
-    nobody batches what nobody reads.
+    reset that raises is thus an episode that crashed before its first step. Of info only task, outcome and a human's action
+    pass, so that nobody batches what nobody reads.
     """
 
     def __init__(self, maker: SubEnv) -> None:
@@ -94,13 +96,18 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         if not self._crash:
             try:
                 obs, reward, terminated, truncated, info = self.env.step(action)
+                told = self._human(info)
                 if not (terminated or truncated):
-                    return obs, float(reward), False, False, {}
+                    return obs, float(reward), False, False, told
                 # The autoreset that follows may overwrite an array that the env uses again and again.
-                return copy.deepcopy(obs), float(reward), bool(terminated), bool(truncated), _outcome(info)
+                return copy.deepcopy(obs), float(reward), bool(terminated), bool(truncated), told | _outcome(info)
             except Exception as error:
                 self._crash = reason_of(error)
         return blank(self.observation_space), 0.0, False, True, {CRASH: self._crash}
+
+    def _human(self, info: dict[str, Any]) -> dict[str, Any]:
+        taken = human_action(info, int(np.prod(self.action_space.shape or ())))
+        return {} if taken is None else {HUMAN: taken}
 
     def close(self) -> None:
         """Close the environment; one that crashed may fail to."""

@@ -13,12 +13,13 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.envs import LaneObs, LaneStep
-from headrace.actor.gym_guard import CRASH, SUCCESS, TASK, SubEnv
+from headrace.actor.gym_guard import CRASH, HUMAN, SUCCESS, TASK, SubEnv
+from headrace.actor.gym_human import ACTION, FLAG, human_action
 from headrace.actor.gym_make import AnyVectorEnv, make_env, reason_of
 from headrace.actor.gym_spaces import frames_of, leaves_of, put_frame, spec_of
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
-from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN, SOURCE_HUMAN
 
 Array = np.ndarray[Any, Any]
 CLOSE_S = 5.0
@@ -85,6 +86,7 @@ class GymLanes:
         self._turn = self._turn + self._fresh
         self._ended = ended
         live = ~(idle | crashed)
+        executed, source = self._read_humans(actions, live, ended, infos)
         return LaneStep(
             live=live,
             rewards=np.where(live, rewards, np.float32(0)),
@@ -96,6 +98,8 @@ class GymLanes:
             episode=self._episodes(),
             success=success,
             task=self._task,
+            executed=executed,
+            source=source,
         )
 
     def close(self) -> None:
@@ -225,6 +229,24 @@ class GymLanes:
                     success[lane] = OUTCOME_SUCCESS if last[name][lane] else OUTCOME_FAILURE
                     break
         return crashed, success
+
+    def _read_humans(
+        self, asked: Array, live: Array, ended: Array, infos: Mapping[str, Any]
+    ) -> tuple[Array | None, Array | None]:
+        """Where people took over: what was executed in all lanes, and who acted; none and none where nobody did."""
+        same_step, name = self._mode is AutoresetMode.SAME_STEP, HUMAN if self._guarded else ACTION
+        executed, source = None, None
+        for lane in np.flatnonzero(live):
+            told = infos.get("final_info", {}) if same_step and ended[lane] else infos
+            if not _has(told, name, lane):
+                continue
+            said = {ACTION: told[name][lane]} | ({FLAG: told[FLAG][lane]} if FLAG in told else {})
+            action = human_action(said, self.spec.action.dim)
+            if action is not None:
+                if executed is None or source is None:
+                    executed, source = np.array(asked, np.float32).reshape(self.count, -1), np.zeros(self.count, np.uint8)
+                executed[lane], source[lane] = action, SOURCE_HUMAN
+        return executed, source
 
     def _all_crashed(self, error: Exception) -> LaneStep:
         frames = self._restart(error)

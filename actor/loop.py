@@ -175,10 +175,11 @@ class ActorLoop:
             step = self._lanes.step(acts.actions)
         ended = self._recorder.record(acts, step, NO_VERSION if random else self._version)
         self._uplink.executed(int(step.live.sum()))
+        self._uplink.about["human_steps"] = self._recorder.human_steps
         for episode in ended:
             self._end(episode)
         obs = self._recorder.go_on(step)
-        self._decider.restart(self._recorder.fresh)
+        self._decider.restart(self._recorder.anew)
         self._flush(force=False)
         return obs
 

@@ -13,7 +13,7 @@ from headrace.actor.deciding import Acts
 from headrace.actor.envs import LaneObs, LaneStep
 from headrace.actor.rating import Rate
 from headrace.actor.stacking import FrameStack
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import SOURCE_HUMAN, SOURCE_POLICY, TransitionSpec
 from headrace.common.weights import Version
 
 Array = np.ndarray[Any, Any]
@@ -45,6 +45,8 @@ class Recorder:
     Attributes:
         assemblers: one a lane, from which the rows are taken.
         fresh: ``(L,)`` bool, lanes between two episodes: no step since the first observation, or cut.
+        anew: ``(L,)`` bool, lanes in which what is left of a decision is void: the fresh ones, and where a human acted last.
+        human_steps: env steps in which a human acted.
 
     Args:
         spec: of the rows.
@@ -55,6 +57,8 @@ class Recorder:
     def __init__(self, spec: TransitionSpec, count: int, rate: Rate | None = None) -> None:
         self.assemblers = [Assembler(spec, rate=rate) for _ in range(count)]
         self.fresh: Array = np.zeros(count, np.bool_)
+        self.anew: Array = np.zeros(count, np.bool_)
+        self.human_steps = 0
         self._stack = FrameStack(spec, count)
         self._totals, self._lengths = np.zeros(count), np.zeros(count, np.int64)
         self._episode = np.full(count, -1, np.int64)
@@ -64,8 +68,13 @@ class Recorder:
         return self._go_on(first)
 
     def record(self, acts: Acts, step: LaneStep, version: Version) -> list[Ended]:
-        """Take what the lanes were asked for, and by which weights; the episodes that ended with it."""
+        """Take what the lanes were asked for, and by which weights; the episodes that ended with it.
+
+        A human's step goes on with the decision that runs: a row of a chunk is as long with people as without. The first step
+        of the policy behind it is a decision of its own, made after the human's last step.
+        """
         ended = []
+        self.anew = np.zeros(len(self.assemblers), np.bool_)
         actions = acts.actions if step.executed is None else step.executed
         for lane, assembler in enumerate(self.assemblers):
             if step.crashed[lane]:
@@ -78,8 +87,12 @@ class Recorder:
                 health = 0 if step.health is None else int(step.health[lane])
                 age = 0.0 if step.action_age is None else float(step.action_age[lane])
                 what = actions[lane], float(step.rewards[lane]), *ends, next_obs
-                decided = acts.decided[lane] if acts.begins[lane] else None
-                assembler.step(*what, version=version, decided=decided, health=health, action_age=age)
+                source = SOURCE_POLICY if step.source is None else int(step.source[lane])
+                self.anew[lane] = source == SOURCE_HUMAN
+                self.human_steps += source == SOURCE_HUMAN
+                begins = acts.begins[lane] and not (source == SOURCE_HUMAN and assembler.may_go_on)
+                decided = acts.decided[lane] if begins else None
+                assembler.step(*what, version=version, decided=decided, source=source, health=health, action_age=age)
                 if any(ends):
                     ended.append(self._ended(lane, int(step.success[lane])))
         return ended
@@ -93,7 +106,7 @@ class Recorder:
         for assembler in self.assemblers:
             assembler.abort()
         self._episode[:] = -1
-        self.fresh[:] = True
+        self.fresh[:] = self.anew[:] = True
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether every assembler is in order."""
@@ -109,6 +122,7 @@ class Recorder:
     def _go_on(self, seen: LaneObs | LaneStep) -> Obs:
         obs, episode = seen.obs, seen.episode
         self.fresh = episode != self._episode
+        self.anew = self.anew | self.fresh
         for lane in np.flatnonzero(self.fresh):
             task = 0 if seen.task is None else int(seen.task[lane])
             self.assemblers[lane].begin(int(episode[lane]), {key: value[lane] for key, value in obs.items()}, task)

@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.buffer.files import Rings
 from headrace.common.batch import Batch
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import SOURCES, TransitionSpec
 
 Array = np.ndarray[Any, Any]
 _DUMP_ROWS, _DUMP_BYTES = 256, 16 << 20
@@ -92,8 +92,12 @@ def described(batch: Batch, discarded: Array, actors: Sequence[str]) -> Iterator
     heads = zip(batch.ids.tolist(), (actors[i] for i in batch.rows["actor"].tolist()), strict=True)
     # whole columns: element by element would take ten times as long
     columns = zip(*(batch.rows[name].tolist() for name in names), strict=True)
-    for (row, actor), values, dead, digest in zip(heads, columns, discarded.tolist(), row_digests(batch), strict=True):
-        yield {"id": row, "actor": actor, **dict(zip(names, values, strict=True)), "discarded": dead, "digest": digest}
+    acted = zip(batch.rows["source"].tolist(), batch.rows["steps"].tolist(), strict=True)
+    sources = ([SOURCES[number] for number in numbers[:steps]] for numbers, steps in acted)
+    told = zip(sources, discarded.tolist(), row_digests(batch), strict=True)
+    for (row, actor), values, (source, dead, digest) in zip(heads, columns, told, strict=True):
+        said = {"source": source, "discarded": dead, "digest": digest}
+        yield {"id": row, "actor": actor, **dict(zip(names, values, strict=True)), **said}
 
 
 def row_digests(batch: Batch) -> list[str]:

@@ -367,8 +367,8 @@ class RowPool:
 
         Yields:
             ``id``, ``actor`` (its name), ``stream``, ``seq``, ``episode``, ``t``, ``learner_epoch`` and ``learner_step`` (the
-            weights that acted), ``outcome``, ``discarded`` (bool; such rows are listed too) and ``digest`` (see
-            :func:`row_digests`).
+            weights that acted), ``outcome``, ``source`` (who acted, a word for each executed step), ``discarded`` (bool; such
+            rows are listed too) and ``digest`` (see :func:`row_digests`).
         """
         low = self.tail if start is None else start
         high = self.head if stop is None else stop

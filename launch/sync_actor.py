@@ -99,7 +99,7 @@ class SyncActor:
         self.executed += int(step.live.sum())
         self._outcomes |= {e.lane: (e.episode, e.outcome) for e in ended if e.outcome != OUTCOME_UNKNOWN}
         self._obs = self._recorder.go_on(step)
-        self._decider.restart(self._recorder.fresh)
+        self._decider.restart(self._recorder.anew)
         for lane, assembler in enumerate(self._recorder.assemblers):
             if assembler.ready >= self._min_rows or (assembler.ready and self._recorder.fresh[lane]):
                 self._insert(assembler)

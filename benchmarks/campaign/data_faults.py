@@ -131,11 +131,11 @@ DATA = (
     Mutant(
         "chunk-goes-on-in-the-next-episode",
         "launch/sync_actor.py",
-        "self._decider.restart(self._recorder.fresh)",
+        "self._decider.restart(self._recorder.anew)",
         "pass",
         CHUNKS,
     ),
-    Mutant("actor-goes-on-with-an-old-chunk", "actor/loop.py", "self._decider.restart(self._recorder.fresh)", "pass", LOOP),
+    Mutant("actor-goes-on-with-an-old-chunk", "actor/loop.py", "self._decider.restart(self._recorder.anew)", "pass", LOOP),
     Mutant(
         "evaluation-goes-on-with-an-old-chunk", "actor/evaluate.py", "decider.restart(step.episode != playing)", "pass", CHUNKS
     ),

@@ -15,6 +15,7 @@ from campaign.key_faults import KEYS
 from campaign.learner_faults import LEARNER
 from campaign.link_faults import LINKS
 from campaign.offline_faults import FROM_DATA
+from campaign.people_faults import PEOPLE
 from campaign.pixel_faults import PIXELS
 from campaign.pool_faults import POOL
 from campaign.promise_faults import PROMISES
@@ -39,6 +40,7 @@ MUTANTS = {
         *LEARNER,
         *LINKS,
         *PATHS,
+        *PEOPLE,
         *PIXELS,
         *PROMISES,
         *ROBOTS,
