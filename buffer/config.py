@@ -10,6 +10,7 @@ from headrace.common.errors import ConfigError
 from headrace.common.specs import OUTCOMES, SOURCES
 
 MAX_SETS = 32
+MAX_BATCH = 1 << 20  # rows of the largest batch that a learner may ask for
 _NAME = re.compile(r"[A-Za-z_]\w{0,31}", re.ASCII)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.buffer.config import MAX_BATCH
 from headrace.buffer.drawing import Again, Draw
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
@@ -10,7 +11,6 @@ from headrace.common.wire import messages as m
 from headrace.common.wire.batches import MOST_AHEAD
 
 ROUND_BYTES = 8 << 20  # gathered at most before blocks that wait are committed
-MAX_ROWS = 1 << 20
 
 
 class Demand:
@@ -24,14 +24,14 @@ class Demand:
 
     def ask(self, draw: m.Draw) -> None:
         """Take a new demand; raises :class:`WireError` when it is beyond the bounds."""
-        if not 1 <= draw.batch_size <= MAX_ROWS or draw.wanted > self._delivered + MOST_AHEAD:
+        if not 1 <= draw.batch_size <= MAX_BATCH or draw.wanted > self._delivered + MOST_AHEAD:
             raise WireError("malformed", f"draw of {draw.wanted - self._delivered} batches of {draw.batch_size}")
         self._wanted, self.batch_size = draw.wanted, draw.batch_size
         self._statistics, self._mapped = draw.statistics, draw.mapped
 
     def again(self, peer: bytes, redraw: m.Redraw) -> Again:
         """The work that a redraw asks for; raises :class:`WireError` when it is beyond the bounds."""
-        if not 1 <= redraw.rows <= MAX_ROWS or self._redrawing >= MOST_AHEAD:
+        if not 1 <= redraw.rows <= MAX_BATCH or self._redrawing >= MOST_AHEAD:
             raise WireError("malformed", f"redraw of {redraw.rows} rows, {self._redrawing} redraws before it")
         self._redrawing += 1
         return Again(peer, redraw.ticket, redraw.rows, redraw.gather)

@@ -56,8 +56,11 @@ class Home:
         self.pinned: Pinned | None = None
         self._owner: PoolLock | None = None
         if path is not None:
-            path.mkdir(parents=True, exist_ok=True)
-            self._owner = PoolLock(path)
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                self._owner = PoolLock(path)
+            except OSError as error:
+                raise PoolError(f"{path}: cannot hold a pool, which needs a directory: {error.strerror or error}") from error
 
     def find(self, config: PoolConfig, spec: TransitionSpec | None, *, configured: bool) -> Found | None:
         """The pool that the directory holds; None when it holds none.
@@ -106,6 +109,11 @@ class Home:
         if different:
             raise SpecError(f"the demonstrations have another spec (the pool's first): {'; '.join(different)}")
         return Store.create(spec, config, self.path, as_extra(plain, self.pinned))
+
+    def give_up(self) -> None:
+        """There is no pool here any more."""
+        if self.path is not None:
+            generations.remove(self.path)
 
     @property
     def is_ours(self) -> bool:

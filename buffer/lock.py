@@ -7,6 +7,7 @@ import fcntl
 import os
 import socket
 import threading
+import weakref
 from pathlib import Path
 
 from headrace.common.errors import PoolError, PoolLocked
@@ -15,7 +16,7 @@ NAME = "lock"
 BUFFER_LOCK = "buffer.lock"  # of a buffer process, which owns the directory before there is a pool
 # A record lock does not exclude its own process, so that is done here.
 _held: set[str] = set()
-_guard = threading.Lock()
+_guard = threading.RLock()  # a collection may end an owner anywhere
 
 
 class PoolLock:
@@ -40,6 +41,8 @@ class PoolLock:
                 os.close(self._fd)
                 raise _locked(directory, owner) from error
             _held.add(self._path)
+        self._end = weakref.finalize(self, _let_go, self._path, self._fd)  # an owner that is dropped unclosed owns nothing
+        self._end.atexit = False  # the end of the process does it
         note = f"{os.getpid()} on {socket.gethostname()}\n".encode()
         with contextlib.suppress(OSError):  # a full disk takes no note of who holds the lock, and it is held all the same
             os.pwrite(self._fd, note, 0)
@@ -74,10 +77,13 @@ class PoolLock:
 
     def release(self) -> None:
         """Let the next owner in; harmless when called twice."""
-        with _guard:
-            if self._path in _held:
-                _held.discard(self._path)
-                os.close(self._fd)
+        self._end()
+
+
+def _let_go(path: str, fd: int) -> None:
+    with _guard:
+        _held.discard(path)
+        os.close(fd)
 
 
 def _owner(fd: int) -> str:

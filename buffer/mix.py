@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.apportion import Shares, Turns, largest_remainder
+from headrace.buffer.config import MAX_BATCH
 from headrace.buffer.row_set import SetIndex
 from headrace.common.errors import PoolTooSmall
 
 Array = np.ndarray[Any, Any]
-UNLIMITED = 1 << 62
 
 
 class Mix:
@@ -49,10 +49,13 @@ class Mix:
 
     @property
     def drawable(self) -> int:
-        """Largest batch that there may be rows for now; overlapping sets may have fewer, which :meth:`draw` finds out."""
+        """Largest batch that there may be rows for now; overlapping sets may have fewer, which :meth:`draw` finds out.
+
+        Sets that repeat rows fill any batch that a learner may ask for.
+        """
         if self.waiting():
             return 0
-        return UNLIMITED if any(s.config.when_small == "replace" for s in self._sets) else sum(map(len, self._sets))
+        return MAX_BATCH if any(s.config.when_small == "replace" for s in self._sets) else sum(map(len, self._sets))
 
     def draw(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
         """``(batch_size,)`` int64 ids, uint8 numbers of the sets that they were drawn for, and N P(i) in these sets.

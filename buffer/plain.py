@@ -231,6 +231,12 @@ def flatten(transitions: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
     first = next(iter(flat.items()), None)
     if first is None:
         raise SpecError("transitions: empty")
+    for name in RESERVED:
+        if (name,) in flat:
+            raise SpecError(
+                f"transitions.{name}: belongs to a sampled batch and not to its rows; leave {', '.join(RESERVED)} out when rows"
+                " of a batch go in again, and give an array of your own another name"
+            )
     for path, value in flat.items():
         if not value.ndim or len(value) != len(first[1]):
             raise SpecError(
@@ -259,9 +265,6 @@ def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, .
 
 def _check_keys(flat: Mapping[tuple[str, ...], Any]) -> None:
     names = ["/".join(path) for path in flat]
-    for name in RESERVED:
-        if (name,) in flat:
-            raise SpecError(f"transitions.{name}: a sampled batch has its own {name}; give yours another name")
     for wanted in ("action", "reward"):
         if (wanted,) not in flat:
             raise SpecError(f"transitions.{wanted}: missing, or not one array; got {names}")

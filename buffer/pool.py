@@ -23,6 +23,7 @@ from headrace.buffer.row_pool import RowPool
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
 from headrace.buffer.store import Store
+from headrace.common.block import Block
 from headrace.common.config import dump, load
 from headrace.common.errors import BlockRefused, ConfigError, PoolDamaged, PoolError
 from headrace.common.specs import TransitionSpec
@@ -97,10 +98,16 @@ class SACReplayPool(RowPool):
             raise
 
     def _create(self, spec: TransitionSpec, plain: PlainLayout | None = None) -> Store:
-        return self._hold(self._home.create(spec, self.config, plain))
+        store = self._home.create(spec, self.config, plain)
+        try:
+            return self._hold(store)
+        except BaseException:  # such as NoSpace for priorities
+            self._home.give_up()
+            raise
 
     @property
     def _store(self) -> Store | None:
+        self._check_not_closed()
         staging = self._staging
         if staging is not None and staging.n_rows:
             with self._lock:
@@ -125,11 +132,14 @@ class SACReplayPool(RowPool):
 
         Values are numpy arrays or torch tensors with rows first, states possibly nested dicts of them. Whole numbers ``task``
         and ``source`` ``(n,)`` are what named sets choose by. Further keys are kept and come back with their dtype and shape;
-        rows whose ``valids`` is 0 are left out. ``priorities`` are those of the rows that are not.
+        rows whose ``valids`` is 0 are left out. ``priorities`` are those of the rows that are not. A first batch that is
+        refused fixes nothing. Of one that is interrupted (``KeyboardInterrupt``) in its middle the first rows are there, as
+        :meth:`insert` says; :attr:`head` tells how many.
 
         Raises:
             SpecError: naming the key that is missing, unknown, or of another shape than in the first batch.
             BlockRefused: a value is not finite.
+            PriorityRefused, PoolError: as :meth:`insert`.
         """
         with self._lock:
             self._check_not_closed()
@@ -144,14 +154,24 @@ class SACReplayPool(RowPool):
             spec = self.spec or layout.spec(flat)
             block = layout.block(flat, spec)
             try:
-                if self._store is None:
-                    block.check(spec)  # a first batch that is refused fixes nothing
+                if self._plain is None:
+                    self._check_first(block, spec, priorities)
                 store, self._plain = self._store or self._create(spec, layout), layout
                 self.insert(block, ACTOR, STREAM, store.ledger.last(ACTOR, STREAM) + 1, priorities)
             except BlockRefused as error:
                 raise layout.blamed(error, flat) from error
             if self._home.path is None and self._staging is None:
                 self._staging = Staging.of(layout, store.segment)
+
+    def _check_first(self, block: Block, spec: TransitionSpec, priorities: Array | None) -> None:
+        """Refuse what :meth:`insert` would, before the form of the pool is fixed by it."""
+        block.check(spec)
+        if priorities is not None:
+            self._sampling.check(priorities, block.n_rows)
+        if self._store is not None:
+            ledger = self._changing().ledger
+            ledger.admit(ACTOR)
+            ledger.last(ACTOR, STREAM)
 
     def _first_layout(self, flat: Mapping[tuple[str, ...], Any]) -> PlainLayout:
         layout = PlainLayout.of_batch(flat, self.spec)
@@ -222,6 +242,7 @@ class SACReplayPool(RowPool):
             PoolDamaged: names the file; the pool is as it was.
             SpecError, ConfigError: it does not fit this pool; the pool is as it was.
         """
+        self._check_not_closed()
         found = snapshot.read(Path(path))
         if found is None:
             return False
@@ -236,6 +257,7 @@ class SACReplayPool(RowPool):
         Raises:
             SpecError, ConfigError: it does not fit this pool; the pool is as it was.
         """
+        self._check_not_closed()
         state = other.get_state()
         body, arrays = as_past(state, state["arrays"])
         with self._lock:
@@ -285,8 +307,12 @@ class SACReplayPool(RowPool):
         """An empty pool with the sizes, spec and plain form that ``body`` names: a manifest, or :meth:`made_of` and a spec."""
         config = load(PoolConfig, body["config"], "pool")
         pool = cls(config.capacity if capacity is None else capacity, path=path, config=config, rng=rng)
-        pool._plain = as_layout(body)
-        pool._create(TransitionSpec.from_dict(body["spec"]), pool._plain)
+        try:
+            pool._plain = as_layout(body)
+            pool._create(TransitionSpec.from_dict(body["spec"]), pool._plain)
+        except BaseException:
+            pool.close()
+            raise
         return pool
 
     def made_of(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 
 class RowPool:
-    """The rows of one pool; safe for threads: none sees half a call. An interrupted insert keeps the parts that were committed.
+    """The rows of one pool; safe for threads: none sees half a call. Once it is closed, each call raises :class:`PoolError`.
 
     Args:
         sampling: how batches are drawn, from the moment on when there is a store.
@@ -52,6 +52,7 @@ class RowPool:
     @property
     def _store(self) -> Store | None:
         """The store, with everything in it that was added; None until a spec is known."""
+        self._check_not_closed()
         return self._committed
 
     def _hold(self, store: Store) -> Store:
@@ -75,6 +76,7 @@ class RowPool:
     @property
     def demo_rows(self) -> int:
         """Pinned demonstrations, which are beside the ring and in no other count."""
+        self._check_not_closed()
         return 0 if self._pinned is None else len(self._pinned)
 
     @property
@@ -124,7 +126,9 @@ class RowPool:
         """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
 
         Rows that the ledger knows are dropped; a gap in front is counted. A block larger than ``max_block_rows`` takes several
-        commits, one larger than the capacity leaves its newest rows; all of it may be acknowledged.
+        commits, one larger than the capacity leaves its newest rows; all of it may be acknowledged. An interrupted insert
+        (``KeyboardInterrupt``) keeps the commits that were made, which hold the block's first rows; the same call again
+        inserts the others.
 
         Args:
             block: n rows and their frames.
@@ -246,10 +250,8 @@ class RowPool:
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic", batches: int = 1) -> Drawn:
         """The rows that :meth:`sample` would gather, by id, with its errors; of ``batches`` batches one after the other."""
         with self._lock:
-            self._check_not_closed()
             if self._store is None:
                 require_rows(batch_size, 0)
-            self._open()
             return self._sampling.draw(batch_size, rng, mix, batches)
 
     def update_priorities(self, ids: Array, priorities: Array, epoch: int | None = None) -> int:
@@ -272,7 +274,10 @@ class RowPool:
 
     @property
     def drawable(self) -> int:
-        """Largest batch that there may be rows for now: live rows, or with named sets what their mixes can make of theirs."""
+        """Largest batch that there may be rows for now: live rows, or with named sets what their mixes can make of theirs.
+
+        With ``when_small: replace`` that is 1,048,576, the largest that a learner may ask for.
+        """
         with self._lock:
             return 0 if self._store is None else self._sampling.drawable
 
@@ -285,11 +290,13 @@ class RowPool:
     @property
     def mixes(self) -> list[str]:
         """What :meth:`sample` can draw: ``critic``, and ``actor`` where the actor's batch is a separate one."""
+        self._check_not_closed()
         return self._sampling.mixes
 
     def sampling_info(self) -> dict[str, Any]:
         """How batches are drawn now, in numbers."""
         with self._lock:
+            self._check_not_closed()
             return self._sampling.info()
 
     def gather(self, ids: Array, out: Batch | None = None) -> Batch:
@@ -393,10 +400,10 @@ class RowPool:
             raise PoolError("the pool is closed")
 
     def _open(self) -> Store:
-        self._check_not_closed()
-        if self._store is None:
+        store = self._store
+        if store is None:
             raise PoolError("the pool has no spec yet; give one, add a plain batch, or load a snapshot")
-        return self._store
+        return store
 
     def _changing(self) -> Store:
         """The store for whoever writes to it."""

@@ -92,7 +92,7 @@ class Sampling:
             PoolError: sampling is not prioritised.
             PriorityRefused: they are none.
         """
-        self._by_priority()
+        self._require_priorities()
         given = np.asarray(priorities)
         check_priorities(given, count)
         return given
@@ -109,9 +109,14 @@ class Sampling:
         now = self._header[Field.EPOCH] if epoch is None else epoch
         return self._by_priority().update(now, np.asarray(ids, np.int64), np.asarray(priorities))
 
-    def _by_priority(self) -> Priorities:
-        if self._priorities is None:
+    def _require_priorities(self) -> None:
+        if self.config.method != "prioritised":
             raise PoolError(f"sampling.method: {self.config.method} has no priorities; set prioritised")
+
+    def _by_priority(self) -> Priorities:
+        self._require_priorities()
+        if self._priorities is None:
+            raise PoolError("there are no rows yet that could have priorities")
         return self._priorities
 
     # --- state ------------------------------------------------------------------------------------------------------

@@ -42,6 +42,25 @@ POOL = (
         "damaged_pool",
     ),
     planted("a-cut-load-is-one-bit", "files", 'int.from_bytes(b"loading!", "little", signed=True)', "1", "damaged_pool"),
+    planted("refused-first-batch-fixes-the-form", "pool", "if self._plain is None:", "if False:", "first_batch"),
+    planted(
+        "closed-pool-is-an-empty-one",
+        "pool",
+        "        self._check_not_closed()\n        staging = self._staging\n",
+        "        staging = self._staging\n",
+        "pool",
+    ),
+    planted("failed-opening-keeps-the-lock", "pool", "            pool.close()\n", "", "pool"),
+    planted(
+        "dropped-pool-keeps-the-lock", "lock", "weakref.finalize(self, _let_go,", "weakref.finalize(_let_go, _let_go,", "pool"
+    ),
+    planted(
+        "pool-without-room-for-priorities-stays",
+        "pool",
+        "            self._home.give_up()\n",
+        "            pass\n",
+        "first_batch",
+    ),
     planted("view-ignores-new-owner", "view", "if changing or not self.is_current:", "if changing:", "view"),
     planted(
         "head-before-data",

@@ -227,7 +227,7 @@ def test_a_batch_that_differs_is_refused_by_name(change, message):
         ({"reward": {"a": np.zeros(3)}}, "transitions.reward: missing, or not one array"),
         ({"reward": np.zeros((3, 2, 2))}, "transitions.reward"),
         ({"void": np.zeros((3, 0))}, "extra/void"),
-        *(({name: np.zeros(3)}, f"transitions.{name}: a sampled batch has its own") for name in ("ids", "weights", "sets")),
+        *(({name: np.zeros(3)}, f"transitions.{name}: belongs to a sampled batch") for name in ("ids", "weights", "sets")),
     ],
 )
 def test_a_first_batch_that_cannot_be_stored_is_refused_and_forgotten(change, message):

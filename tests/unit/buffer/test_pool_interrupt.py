@@ -106,6 +106,25 @@ def test_what_add_batch_returned_for_stays_when_the_next_look_is_interrupted(cap
     assert k > 60
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_of_a_batch_that_is_interrupted_the_first_rows_are_there(tmp_path, on_disk):
+    k, interrupted, seen = 0, True, set()
+    while interrupted:
+        k += 97 if on_disk else 13
+        path = tmp_path / str(k) if on_disk else None
+        with SACReplayPool(50, path=path, config=PoolConfig(max_block_rows=4)) as pool:
+            pool.add_batch(numbered(0, 1))
+            interrupted = interrupt_at_line(k, lambda pool=pool: pool.add_batch(numbered(*range(2, 14))))
+            seen.add(pool.size)
+            np.testing.assert_array_equal(pool.gather(np.arange(pool.size)).rows["rewards"][:, 0], np.arange(pool.size))
+            assert pool.check_valid() == (True, "")
+            assert pool.last_seq("local", 1) == pool.statistics().count == pool.size
+            pool.add_batch(numbered(*range(pool.size, 16)))
+            assert pool.size == 16
+    assert {5, 8, 11, 14} <= seen
+    assert seen <= {2, 5, 8, 11, 14}
+
+
 LABELS = {"outcome": lambda pool: pool.label("a", 1, 7, 10, 1), "discard": lambda pool: pool.discard("a", 1, 7, 10)}
 
 
