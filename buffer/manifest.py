@@ -14,25 +14,25 @@ from headrace.common.specs import fingerprint
 NAME = "manifest.json"
 
 
-def write(directory: Path, body: Mapping[str, Any]) -> None:
+def write(directory: Path, body: Mapping[str, Any], name: str = NAME) -> None:
     """Put ``body`` in place of the manifest of ``directory``, durably: readers see the old one or the new one."""
     text = json.dumps({"sha256": fingerprint(body), **body}, indent=1)
-    temporary = directory / f"{NAME}.tmp"
+    temporary = directory / f"{name}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, directory / NAME)
+    os.replace(temporary, directory / name)
     sync_directory(directory)
 
 
-def read(directory: Path) -> dict[str, Any] | None:
+def read(directory: Path, name: str = NAME) -> dict[str, Any] | None:
     """The manifest of ``directory``, or None when there is none.
 
     Raises:
         PoolDamaged: it is not what was written, or another program wrote it.
     """
-    path = directory / NAME
+    path = directory / name
     try:
         body = json.loads(path.read_bytes())
         digest = body.pop("sha256")

@@ -15,17 +15,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headrace.buffer.config import PoolConfig
 from headrace.buffer.ledger import MAX_NAME_BYTES, MAX_STREAM, STREAMS_PER_ACTOR
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.shards import Shard, ShardReader, ShardWriter
+from headrace.buffer.ring import geometry
+from headrace.buffer.shards import ShardReader, ShardWriter
+from headrace.buffer.underway import Underway
 from headrace.common.batch import Batch
 from headrace.common.block import Block
+from headrace.common.config import dump, load, replace
 from headrace.common.errors import BlockRefused, PoolDamaged, PoolError, SpecError
 from headrace.common.label import MAX_SEQ
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import TransitionSpec, fingerprint
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]
+Begin = Callable[[int], None]
 SHARD_BYTES = 64 << 20
 MIN_SHARD_ROWS = 128  # a shard cuts a block in two, which costs a frame
 
@@ -75,12 +80,14 @@ class Imported:
     """What an import did.
 
     Attributes:
-        rows: rows that entered.
+        rows: rows of the source, which all entered.
+        before: those of them that an import of the same, which was cut, had brought in.
         evicted: earlier rows, and some of these where they are more than the pool's capacity, that made room.
         renamed: actors that could not keep their name -> their new one.
     """
 
     rows: int
+    before: int
     evicted: int
     renamed: dict[str, str]
 
@@ -125,15 +132,35 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
     return Exported(rows, gone, len(writer.shards))
 
 
-def import_pool(source: str | Path, pool: SACReplayPool, *, progress: Progress | None = None) -> Imported:
+def pool_for(reader: ShardReader, path: Path | None, capacity: int) -> SACReplayPool:
+    """An empty pool for rows of an export, like the one that they came from.
+
+    That one may have had far more frame slots than its few short blocks needed; where a ring of its ``min_block_rows`` would
+    cost the newest ``capacity`` rows their frames, the new pool has 1.
+    """
+    body, spec = reader.body, reader.spec
+    config = load(PoolConfig, {**body["config"], "capacity": capacity}, "pool")
+    sizes = geometry(spec, config)
+    cuts = len(reader.shards) + int(body["left_out"])  # what is cut there brings its window and its stack once more
+    needed = 2 * reader.rows if reader.flat else sum(shard.frames for shard in reader.shards)
+    if needed + cuts * (spec.window + spec.stack) + sizes.max_frames > sizes.frame_slots:
+        body = {**body, "config": dump(replace(config, min_block_rows=1))}
+    return SACReplayPool.like(body, path=path, capacity=capacity)
+
+
+def import_pool(
+    source: str | Path, pool: SACReplayPool, *, progress: Progress | None = None, begin: Begin | None = None
+) -> Imported:
     """Append the rows of the shards at ``source`` to ``pool``, in their order, with labels.
 
-    Everything is read and checked first, so that shards which are refused leave the pool as it was.
+    Everything is read and checked first, so that shards which are refused leave the pool as it was. What a kill has cut in a
+    pool with files is finished by the next import of the same shards.
 
     Args:
         source: directory of an export.
         pool: of the same spec.
         progress: called with rows done and rows in all, each counted twice.
+        begin: called with the rows that will enter, before the first one does; what it raises leaves the pool as it was.
 
     Raises:
         PoolDamaged, BlockRefused: a file, a name or a value is not what an export writes.
@@ -147,18 +174,27 @@ def import_pool(source: str | Path, pool: SACReplayPool, *, progress: Progress |
     if different:
         raise SpecError(f"{source} holds rows of another spec (the pool's first): {'; '.join(different)}")
     meter = _Meter(2 * reader.rows, progress)
-    streams = _check(reader, meter)
-    names = _names(streams, pool)
+    underway = Underway(pool.info()["path"], fingerprint(reader.body), str(source))
+    streams, known = _check(reader, meter, _last_seq(pool, underway.names))
+    names = _names(streams, pool) if underway.names is None else underway.names
     before = pool.counters()
+    if begin is not None:
+        begin(reader.rows - known)
+    underway.begin(names)
     for shard in reader.shards:
         block = reader.block(shard)
         for low, high, (actor, stream, first_seq) in runs(block):
             part = block if high - low == block.n_rows else block.part(low, high)
             pool.insert(part, names[reader.actors[actor]], stream, first_seq)
             meter.add(high - low)
+    underway.end()
+    return Imported(reader.rows, known, gone(pool, before), {old: new for old, new in names.items() if old != new})
+
+
+def gone(pool: SACReplayPool, before: Mapping[str, int]) -> int:
+    """Rows that made room since the pool's counters were ``before``."""
     after = pool.counters()
-    lost = sum(after[name] - before[name] for name in ("rows_evicted", "rows_retired"))
-    return Imported(reader.rows, lost, {old: new for old, new in names.items() if old != new})
+    return sum(after[name] - before[name] for name in ("rows_evicted", "rows_retired"))
 
 
 def runs(block: Block) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
@@ -170,29 +206,35 @@ def runs(block: Block) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
         yield low, high, (int(rows["actor"][low]), int(rows["stream"][low]), int(rows["seq"][low]))
 
 
-def _check(reader: ShardReader, meter: _Meter) -> dict[str, dict[int, int]]:
-    """Read everything once; actor -> stream -> first seq.
+LastSeq = Callable[[str, int], int]
+
+
+def _last_seq(pool: SACReplayPool, names: Mapping[str, str] | None) -> LastSeq:
+    """Actor and stream of the source -> last seq that is in the pool already."""
+    return lambda actor, stream: 0 if names is None else pool.last_seq(names.get(actor, actor), stream)
+
+
+def _check(reader: ShardReader, meter: _Meter, last_seq: LastSeq) -> tuple[dict[str, dict[int, int]], int]:
+    """Read everything once; actor -> stream -> first seq, and how many of the rows are in the pool already.
 
     Raises:
         PoolDamaged: a digest, or sequence numbers that do not rise.
     """
     first: dict[str, dict[int, int]] = {}
-    last: dict[tuple[int, int], int] = {}
+    last: dict[tuple[str, int], int] = {}
+    known = 0
     for shard in reader.shards:
         reader.verify(shard)
-        _check_order(reader, shard, first, last)
+        for low, high, (index, stream, seq) in runs(reader.block(shard)):
+            actor, end = reader.actors[index], seq + high - low
+            if stream >= MAX_STREAM or not last.get((actor, stream), 0) < seq <= end <= MAX_SEQ:
+                where = f"{reader.directory / shard.file}: seq {seq} of actor {actor!r} stream {stream}"
+                raise PoolDamaged(f"{where} does not rise, or is out of range")
+            last[(actor, stream)] = end - 1
+            first.setdefault(actor, {}).setdefault(stream, seq)
+            known += min(high - low, max(0, last_seq(actor, stream) + 1 - seq))
         meter.add(shard.rows)
-    return first
-
-
-def _check_order(reader: ShardReader, shard: Shard, first: dict[str, dict[int, int]], last: dict[tuple[int, int], int]) -> None:
-    for low, high, (actor, stream, seq) in runs(reader.block(shard)):
-        end = seq + high - low
-        if stream >= MAX_STREAM or not last.get((actor, stream), 0) < seq <= end <= MAX_SEQ:
-            where = f"{reader.directory / shard.file}: seq {seq} of actor {reader.actors[actor]!r} stream {stream}"
-            raise PoolDamaged(f"{where} does not rise, or is out of range")
-        last[(actor, stream)] = end - 1
-        first.setdefault(reader.actors[actor], {}).setdefault(stream, seq)
+    return first, known
 
 
 def _names(streams: Mapping[str, Mapping[int, int]], pool: SACReplayPool) -> dict[str, str]:

@@ -20,7 +20,7 @@ from headrace.launch.key_command import add_keys
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
 data set, which is seen from what SRC holds. SRC is read through first: of one that is refused nothing enters, and a new pool
-appears when it is whole. A kill while rows are appended leaves those that were in, under the actor's name."""
+appears when it is whole. What a kill cuts while rows are appended is finished by the same import once more."""
 # One thread of the numeric libraries is best for them.
 LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "dry-run", "keys")
 
@@ -269,7 +269,10 @@ def _add_pool(commands: Any) -> None:
     into.add_argument(
         "target", type=Path, metavar="POOL", help="pool of no run to append to, or directory of a new pool (path)"
     )
-    into.add_argument("--capacity", type=int, metavar="ROWS", help="of a new pool (count); default: as many as are read")
+    into.add_argument("--capacity", type=int, metavar="ROWS", help="of a new pool (count); default: the rows that SRC makes")
+    into.add_argument(
+        "--evict", action="store_true", help="rows may be evicted for those of SRC; else such an import is refused"
+    )
     demos = into.add_argument_group("demonstrations", "for HDF5 and Minari; after SRC and POOL")
     demos.add_argument("--obs", nargs="+", metavar="PATH=KEY", help="take these observations only, under these keys (text)")
     demos.add_argument("--low", nargs="+", type=float, metavar="X", help="lower bounds of actions, one or one a dimension")
@@ -401,7 +404,7 @@ def _import(args: argparse.Namespace, overrides: list[str]) -> int:
     low, high = tuple(args.low or ()), tuple(args.high or ())
     options = ReadOptions({path: key or path for path, _, key in pairs}, low, high, args.success or "", args.dones)
     sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "chunk", "stack", "actor")}
-    return import_command(args.source, args.target, options, **sizes)
+    return import_command(args.source, args.target, options, **sizes, evict=args.evict)
 
 
 def _chaos(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -24,7 +24,7 @@ class D4rl(Demonstrations):
     format = "D4RL"
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self._file = Hdf5(path)
+        self.path, self._file = path, Hdf5(path)
         try:
             self._open(options)
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +10,15 @@ import numpy as np
 from headrace.actor.assembler import Assembler
 from headrace.buffer.manifest import NAME as MANIFEST
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.transfer import free_name
+from headrace.buffer.shards import file_digest
+from headrace.buffer.transfer import Begin, Progress, free_name, gone
+from headrace.buffer.underway import Underway
 from headrace.common.block import Block
-from headrace.common.errors import ConfigError, PoolError
+from headrace.common.errors import PoolError
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_DEMO, TransitionSpec
 from headrace.common.weights import NO_VERSION
 from headrace.launch.demos import Demonstrations, ReadOptions, Steps
 
-Progress = Callable[[int, int], None]
 STREAM = 1
 BLOCK_ROWS = 512
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -29,7 +29,8 @@ class Found:
     """What a file holds, counted while it is looked through.
 
     Attributes:
-        rows: steps that become rows.
+        steps: that become part of rows.
+        rows: of the pool; where these are chunks, fewer than steps.
         episodes: episodes as they will be stored.
         successes: of these.
         failures: of these.
@@ -39,6 +40,7 @@ class Found:
         outside: steps with an action outside the bounds.
     """
 
+    steps: int = 0
     rows: int = 0
     episodes: int = 0
     successes: int = 0
@@ -52,6 +54,23 @@ class Found:
 def is_export(source: Path) -> bool:
     """Whether ``source`` is a directory of shards."""
     return (source / MANIFEST).is_file()
+
+
+def digests_of(source: Path) -> dict[str, str]:
+    """SHA-256 of each file of ``source``; of an export that of its manifest, which has those of its files."""
+    files = [source / MANIFEST] if is_export(source) else sorted(source.rglob("*")) if source.is_dir() else [source]
+    return {str(file.relative_to(source)): file_digest(file.resolve()) for file in files if file.is_file()}
+
+
+def spec_of(pool: SACReplayPool) -> TransitionSpec:
+    """Spec of a pool that demonstrations are for.
+
+    Raises:
+        PoolError: nothing has fixed it.
+    """
+    if pool.spec is None:
+        raise PoolError("demonstrations become rows of a spec; the pool has none yet, give it one")
+    return pool.spec
 
 
 def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
@@ -98,28 +117,35 @@ def look_through(demos: Demonstrations, spec: TransitionSpec, progress: Progress
 
     Raises:
         PoolDamaged: naming the dataset.
+        PoolError: no rows.
     """
-    found = Found()
+    found, chunk = Found(), spec.window if spec.kind == "chunk" else 1
     low, high = np.asarray(spec.action.low, "<f4"), np.asarray(spec.action.high, "<f4")
     for episode in demos.episodes():
         last: dict[str, np.ndarray] | None = None
         start = found.episodes
         found.dropped += episode.dropped
         found.stand_ins += episode.stand_ins
-        ended = True
+        ended, t = True, 0
         for steps in episode.pieces():
             gaps = gaps_of(steps, last)
             ends = steps.terminated | steps.truncated
-            found.rows += len(steps)
+            found.steps += len(steps)
             found.outside += int(((steps.action < low) | (steps.action > high)).any(axis=1).sum())
             begins = np.concatenate([[ended], ends[:-1]])
             found.gaps += int((gaps & ~begins).sum())
             found.episodes += int((gaps | begins).sum())
+            places = np.arange(t, t + len(steps))  # in the episode, once where it begins is taken off
+            places -= np.maximum.accumulate(np.where(gaps | begins, places, 0))
+            found.rows += int((places % chunk == 0).sum())
+            t = int(places[-1]) + 1
             last, ended = {key: values[-1:] for key, values in steps.next_obs.items()}, bool(ends[-1])
             if progress is not None:
-                progress(found.rows, 2 * demos.steps)
+                progress(found.steps, 2 * demos.steps)
         found.successes += (found.episodes - start) * (episode.outcome == OUTCOME_SUCCESS)
         found.failures += (found.episodes - start) * (episode.outcome == OUTCOME_FAILURE)
+    if not found.rows:
+        raise PoolError(f"{demos.path}: no complete step in it")
     return found
 
 
@@ -143,11 +169,10 @@ class DemoWriter:
     """
 
     def __init__(self, pool: SACReplayPool, name: str) -> None:
-        if pool.spec is None:
-            raise PoolError("the pool has no spec yet; give it one")
+        spec = spec_of(pool)
         self._pool, self.name = pool, name
-        self._chunk = pool.spec.window if pool.spec.kind == "chunk" else 0
-        self._assembler = Assembler(pool.spec)
+        self._chunk = spec.window if spec.kind == "chunk" else 0
+        self._assembler = Assembler(spec)
         self._seq = 1
         self._episode = -1
         self._running = False
@@ -207,31 +232,49 @@ class DemoWriter:
         self._seq += block.n_rows
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What became of a file's rows.
+
+    Attributes:
+        actor: whose they are in the pool.
+        before: those that an import of the same, which was cut, had brought in.
+        evicted: rows that made room.
+    """
+
+    actor: str
+    before: int
+    evicted: int
+
+
 def load_demonstrations(
-    demos: Demonstrations, pool: SACReplayPool, name: str, progress: Progress | None = None
-) -> tuple[str, Found]:
-    """Look a file through, then append its rows to ``pool``; a file that is refused leaves the pool as it was.
+    demos: Demonstrations,
+    pool: SACReplayPool,
+    name: str,
+    found: Found,
+    *,
+    progress: Progress | None = None,
+    begin: Begin | None = None,
+    digest: str = "",
+) -> Loaded:
+    """Append the rows of a file that was looked through to ``pool``.
 
     Args:
         demos: the file.
         pool: with the spec that :func:`headrace.launch.demos.spec_for` gives.
         name: actor of the rows; where the pool knows it, ``<name>@<k>`` takes its place.
+        found: by :func:`look_through`, for the pool's spec.
         progress: called with steps done and steps in all, each counted twice.
-
-    Returns:
-        The actor's name, and what was found.
-
-    Raises:
-        PoolDamaged: naming the dataset.
-        PoolError: no rows.
+        begin: called with the rows that will enter, before the first one does; what it raises leaves the pool as it was.
+        digest: of the file and of how it is read, by which the next import finishes what a kill has cut; empty: it does not.
     """
-    if pool.spec is None:
-        raise ConfigError("demonstrations become rows of a spec; the pool has none yet")
-    found = look_through(demos, pool.spec, progress)
-    if not found.rows:
-        raise PoolError(f"{name}: the file holds no complete step")
-    actor = free_name(name, set(pool.actors()))
+    underway = Underway(pool.info()["path"] if digest else "", digest, str(demos.path))
+    actor = (underway.names or {}).get(name) or free_name(name, set(pool.actors()))
     pool.admit(actor)
+    known, before = pool.last_seq(actor, STREAM), pool.counters()
+    if begin is not None:
+        begin(found.rows - known)
+    underway.begin({name: actor})
     writer, done = DemoWriter(pool, actor), 0
     for episode in demos.episodes():
         for steps in episode.pieces():
@@ -240,4 +283,5 @@ def load_demonstrations(
             if progress is not None:
                 progress(demos.steps + done, 2 * demos.steps)
     writer.flush()
-    return actor, found
+    underway.end()
+    return Loaded(actor, known, gone(pool, before))

@@ -55,7 +55,7 @@ class Minari(Demonstrations):
         meta = _metadata(directory / METADATA)
         if meta.get("data_format", "hdf5") != "hdf5":
             raise SpecError(f"{directory / METADATA}: data_format {meta['data_format']!r}; only Minari's hdf5 form is read")
-        self._options, self._file = options, Hdf5(directory / DATA)
+        self.path, self._options, self._file = directory, options, Hdf5(directory / DATA)
         try:
             self._open(directory / METADATA, meta)
         except BaseException:

@@ -27,7 +27,7 @@ class Robomimic(Demonstrations):
     format = "robomimic"
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self._file, self._options = Hdf5(path), options
+        self.path, self._file, self._options = path, Hdf5(path), options
         try:
             found = [name for name in self._file.members("data") if _DEMO.match(name)]
             self._demos = sorted(found, key=lambda name: int(name[5:]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -185,6 +186,7 @@ class Demonstrations(ABC):
     """One file of demonstrations, whose structure has been checked.
 
     Attributes:
+        path: where it is.
         format: name of the format.
         obs: observation keys as the pool stores them.
         action_dim: A.
@@ -193,6 +195,7 @@ class Demonstrations(ABC):
         notes: what was decided about the file, for people.
     """
 
+    path: Path
     format: str
     obs: tuple[ObsSpec, ...]
     action_dim: int

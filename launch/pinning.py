@@ -15,16 +15,15 @@ from typing import Protocol
 
 from headrace.actor.config import WindowConfig
 from headrace.buffer.config import PoolConfig
-from headrace.buffer.manifest import NAME as MANIFEST
 from headrace.buffer.pinned import DEMOS, Origin, Pinned, require_same
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.shards import ShardReader, file_digest
+from headrace.buffer.shards import ShardReader
 from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.transfer import import_pool
 from headrace.common.errors import ConfigError, NoSpace, PoolDamaged, PoolError, SpecError
 from headrace.common.specs import TransitionSpec, fingerprint
 from headrace.launch.config import RunConfig
-from headrace.launch.demo_load import is_export, load_demonstrations, open_demonstrations
+from headrace.launch.demo_load import digests_of, is_export, load_demonstrations, look_through, open_demonstrations, spec_of
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
 
 LOG = logging.getLogger(__name__)
@@ -128,7 +127,7 @@ class _Recorded:
             ) from error
 
     def load(self, pool: SACReplayPool) -> None:
-        load_demonstrations(self._demos, pool, self._path.stem)
+        load_demonstrations(self._demos, pool, self._path.stem, look_through(self._demos, spec_of(pool)))
 
 
 @contextlib.contextmanager
@@ -179,9 +178,4 @@ def _common_spec(paths: list[Path], sources: list[_Source], like: TransitionSpec
 
 def _digest(paths: list[Path]) -> str:
     """Of the contents of all, in their order; an export's manifest has the digests of its files."""
-    return fingerprint({str(i): _digests(path.resolve()) for i, path in enumerate(paths)})
-
-
-def _digests(path: Path) -> dict[str, str]:
-    files = [path / MANIFEST] if is_export(path) else sorted(path.rglob("*")) if path.is_dir() else [path]
-    return {str(file.relative_to(path)): file_digest(file.resolve()) for file in files if file.is_file()}
+    return fingerprint({str(i): digests_of(path.resolve()) for i, path in enumerate(paths)})

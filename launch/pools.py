@@ -10,6 +10,7 @@ from headrace.buffer import generations, manifest, snapshot
 from headrace.buffer.backups import wait_for
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.query import Observer
+from headrace.buffer.underway import unfinished
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError
 from headrace.launch.config import RunConfig, read_config
@@ -120,8 +121,12 @@ def dump_pool(target: Path, *, as_json: bool) -> int:
 
 def show_info(target: Path, *, as_json: bool) -> int:
     """Print sizes and counters."""
-    with open_pool(find_pool(target)) as pool:
+    place = find_pool(target)
+    with open_pool(place) as pool:
         facts: dict[str, Any] = {**pool.info(), **pool.counters()}
+    waiting = unfinished(place)
+    if waiting:  # the same import once more finishes each
+        facts["unfinished_imports"] = waiting
     print(json.dumps(facts) if as_json else "\n".join(f"{name:<18}{value}" for name, value in facts.items()))
     return 0
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from headrace.actor.config import WindowConfig
 from headrace.buffer.partial import Partial
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
-from headrace.buffer.transfer import export_pool, import_pool
+from headrace.buffer.transfer import Begin, export_pool, import_pool, pool_for
 from headrace.common.config import load
 from headrace.common.errors import ConfigError
+from headrace.common.specs import fingerprint
 from headrace.launch.counting import Counting
-from headrace.launch.demo_load import Found, is_export, load_demonstrations, open_demonstrations
+from headrace.launch.demo_load import (
+    Found,
+    Loaded,
+    digests_of,
+    is_export,
+    load_demonstrations,
+    look_through,
+    open_demonstrations,
+)
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
 from headrace.launch.interrupt import Interrupt
 from headrace.launch.pools import find_pool, open_pool, own_pool
@@ -44,6 +54,7 @@ def import_command(
     chunk: int | None = None,
     stack: int | None = None,
     actor: str | None = None,
+    evict: bool = False,
 ) -> int:
     """Append the rows of ``source`` to the pool at ``target``, or make that pool.
 
@@ -51,51 +62,81 @@ def import_command(
         source: an export, or demonstrations in one of the formats of ``demo_load.KNOWN``.
         target: a pool, a run, or where a new pool is to be.
         options: how demonstrations are understood.
-        capacity: of a new pool; default: rows of the source.
+        capacity: of a new pool; default: the rows that the source makes.
         n_step: window of a new pool for demonstrations; default 1.
         chunk: env steps of a decision in a new pool for demonstrations; default 1.
         stack: frames an observation of a new pool for demonstrations; default 1.
         actor: whose rows demonstrations become; default: the name of the source.
+        evict: whether rows may be evicted for those of the source.
     """
     window = {"--n-step": n_step, "--chunk": chunk, "--stack": stack}
     sizes = {"--capacity": capacity, **window}
     if is_export(source):
         _refuse("an export says that itself", {**_given(options), **window, "--actor": actor})
-        return _import_export(source, target, sizes)
+        return _import_export(source, target, sizes, evict)
     given = {"n_step": n_step, "chunk": chunk, "stack": stack}
     rows = load(WindowConfig, {name: value for name, value in given.items() if value is not None}, "window")
     demos = open_demonstrations(source, options)
+    found = Found()
 
-    def new_pool(path: Path) -> SACReplayPool:
+    def new_pool(path: Path, counting: Counting) -> SACReplayPool:
+        nonlocal found
         spec = spec_for(demos, options, None, rows)
-        return SACReplayPool(_or(capacity, demos.steps), path=path, spec=spec)
+        found = look_through(demos, spec, counting)
+        return SACReplayPool(_or(capacity, found.rows), path=path, spec=spec)
 
     try:
         with _target(target, new_pool, sizes) as (pool, counting):
-            spec_for(demos, options, pool.spec, rows)  # refuses what does not fit a pool that was there
-            name, found = load_demonstrations(demos, pool, actor or source.stem, counting)
+            spec = spec_for(demos, options, pool.spec, rows)  # refuses what does not fit a pool that was there
+            name, known = actor or source.stem, ""  # of a new pool a kill leaves nothing
+            if not found.rows:
+                found = look_through(demos, spec, counting)
+                known = fingerprint({"files": digests_of(source), "options": asdict(options), "actor": name})
+            begin = _room(pool, evict)
+            done = load_demonstrations(demos, pool, name, found, progress=counting, begin=begin, digest=known)
             size = pool.size
     finally:
         demos.close()
-    _report_demos(target, demos, name, found, size)
+    _report_demos(target, demos, found, done, size)
     return 0
 
 
-def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None]) -> int:
+def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None], evict: bool) -> int:
     reader = ShardReader(source)
 
-    def new_pool(path: Path) -> SACReplayPool:
-        return SACReplayPool.like(reader.body, path=path, capacity=_or(sizes["--capacity"], reader.rows))
+    def new_pool(path: Path, counting: Counting) -> SACReplayPool:
+        return pool_for(reader, path, _or(sizes["--capacity"], reader.rows))
 
     with _target(target, new_pool, sizes) as (pool, counting):
-        result = import_pool(source, pool, progress=counting)
+        result = import_pool(source, pool, progress=counting, begin=_room(pool, evict))
         size = pool.size
     print(f"{target}: {result.rows} rows entered, {size} are live")
     for old, new in result.renamed.items():
         print(f"  actor {old} is {new} here: rows of {old} with the same numbers are in the pool already")
-    if result.evicted:
-        print(f"  {result.evicted} rows made room, the oldest first")
+    _report_room(result.before, result.evicted)
     return 0
+
+
+def _room(pool: SACReplayPool, evict: bool) -> Begin:
+    """Whether so many rows may enter: those that they would evict are told before, and have to be permitted."""
+
+    def begin(rows: int) -> None:
+        capacity, held = pool.config.capacity, pool.head - pool.tail
+        over = max(0, held + rows - capacity)
+        own = max(0, rows - capacity)
+        if not over:
+            return
+        what = f"{over} row{'s' * (over != 1)} will be evicted, the oldest first" + (
+            f", {own} of them of the import itself" if own else ""
+        )
+        if not evict:
+            raise ConfigError(
+                f"{rows} rows are to enter a pool with a capacity of {capacity} that holds {held}: {what}. --evict permits it;"
+                f" to keep all, import into a new pool with a --capacity of {held + rows} or more"
+            )
+        _say(what)
+
+    return begin
 
 
 def _or(given: int | None, default: int) -> int:
@@ -107,7 +148,9 @@ Target = tuple[SACReplayPool, Counting]
 
 
 @contextlib.contextmanager
-def _target(target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapping[str, int | None]) -> Iterator[Target]:
+def _target(
+    target: Path, new_pool: Callable[[Path, Counting], SACReplayPool], sizes: Mapping[str, int | None]
+) -> Iterator[Target]:
     """The pool to append to, and who is told how far that is; a new one appears only when the body has ended well."""
     if (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir())):
         place = find_pool(target)
@@ -118,7 +161,7 @@ def _target(target: Path, new_pool: Callable[[Path], SACReplayPool], sizes: Mapp
         return
     partial = Partial(target)
     try:
-        with new_pool(partial.path) as pool, Counting("importing", passes=2) as counting:
+        with Counting("importing", passes=2) as counting, new_pool(partial.path, counting) as pool:
             yield pool, counting
         partial.publish()
     except BaseException as error:
@@ -145,7 +188,7 @@ def _old(place: Path) -> Iterator[Target]:
             with Counting("importing", passes=2, stop=stop) as counting:
                 yield pool, counting
         except KeyboardInterrupt:
-            _say(f"stopped: {pool.head - before:,} rows have entered {place}")
+            _say(f"stopped: {pool.head - before:,} rows have entered {place}; the same import brings in the rest")
             raise
 
 
@@ -159,7 +202,7 @@ def _given(options: ReadOptions) -> dict[str, object]:
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
-    given = [name for name, value in options.items() if value]
+    given = [name for name, value in options.items() if value or value == 0]
     if given:
         raise ConfigError(f"{', '.join(given)}: not here; {why}")
 
@@ -173,9 +216,11 @@ def _refuse_run(target: Path, place: Path) -> None:
         )
 
 
-def _report_demos(target: Path, demos: Demonstrations, name: str, found: Found, size: int) -> None:
+def _report_demos(target: Path, demos: Demonstrations, found: Found, done: Loaded, size: int) -> None:
     known = f", {found.successes} successes, {found.failures} failures" if found.successes or found.failures else ""
-    print(f"{target}: {found.rows} rows of {found.episodes} episodes{known} entered as actor {name}, {size} are live")
+    chunks = "" if found.rows == found.steps else f" ({found.steps} env steps)"
+    rows = f"{found.rows} rows{chunks} of {found.episodes} episodes{known}"
+    print(f"{target}: {rows} entered as actor {done.actor}, {size} are live")
     lines = [
         (found.dropped, "steps were left out: nothing says what came after the last one of an episode"),
         (found.stand_ins, "terminated steps keep their own observation as the next one, which the file does not have"),
@@ -184,3 +229,11 @@ def _report_demos(target: Path, demos: Demonstrations, name: str, found: Found, 
     ]
     for line in [*demos.notes, *(f"{count} {what}" for count, what in lines if count)]:
         print(f"  {line}")
+    _report_room(done.before, done.evicted)
+
+
+def _report_room(before: int, evicted: int) -> None:
+    if before:
+        print(f"  {before} of them were in since an earlier import of the same, which did not end")
+    if evicted:
+        print(f"  {evicted} rows made room, the oldest first")

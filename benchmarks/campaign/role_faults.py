@@ -6,6 +6,8 @@ from campaign.planting import Mutant
 
 FATES = "tests/unit/launch/test_supervision_ranks.py"
 
+TRANSFER, DEMO_LOAD = ("tests/unit/launch/test_transfer.py",), ("tests/unit/launch/test_demo_load.py",)
+
 ROLES = (
     Mutant(
         "demand-not-withdrawn-at-the-end",
@@ -42,12 +44,18 @@ ROLES = (
         "different = [] if True else",
         ("tests/unit/launch/test_pinning.py",),
     ),
+    Mutant("import-evicts-unasked", "launch/transfer.py", "if not evict:", "if False:", TRANSFER),
+    Mutant("what-was-cut-is-imported-twice", "buffer/transfer.py", "if underway.names is None else", "if True else", TRANSFER),
+    Mutant("import-ends-before-its-rows", "buffer/transfer.py", "    underway.begin(names)\n", "", TRANSFER),
+    Mutant("new-pool-has-too-few-frames", "buffer/transfer.py", "needed + cuts", "-(1 << 40) + cuts", TRANSFER),
+    Mutant("demonstrations-cut-are-there-twice", "launch/demo_load.py", "(underway.names or {}).get(name) or ", "", DEMO_LOAD),
+    Mutant("chunks-have-room-as-steps", "launch/demo_load.py", "(places % chunk == 0)", "(places % 1 == 0)", DEMO_LOAD),
     Mutant(
         "import-into-the-pool-of-a-run",
         "launch/transfer.py",
         "        _refuse_run(target, place)\n",
         "",
-        ("tests/unit/launch/test_transfer.py",),
+        TRANSFER,
     ),
     Mutant(
         "role-that-gets-nothing-done-restarted-for-ever",

@@ -6,6 +6,9 @@ import pytest
 from helpers.demo_files import Take, write_d4rl, write_minari, write_robomimic
 from helpers.demo_import import BOUNDS, fails, prove, rows_of, run
 
+from headrace.buffer import SACReplayPool, manifest
+from headrace.launch import cli, exits
+
 
 def test_long_episodes_are_read_slice_by_slice(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("headrace.launch.demos.SLICE_BYTES", 64)
@@ -22,7 +25,9 @@ def test_long_episodes_are_read_slice_by_slice(tmp_path, capsys, monkeypatch):
 def test_demonstrations_become_chunks_one_behind_the_other(tmp_path, capsys, monkeypatch, slice_bytes):
     monkeypatch.setattr("headrace.launch.demos.SLICE_BYTES", slice_bytes)
     write_d4rl(tmp_path / "d.hdf5", (Take(10), Take(3, "truncated")))
-    run(capsys, "pool", "import", tmp_path / "d.hdf5", tmp_path / "pool", "--chunk", 4, *BOUNDS)
+    said = run(capsys, "pool", "import", tmp_path / "d.hdf5", tmp_path / "pool", "--chunk", 4, *BOUNDS)
+    assert "4 rows (13 env steps) of 2 episodes entered as actor d, 4 are live" in said
+    assert manifest.read(tmp_path / "pool")["config"]["capacity"] == 4  # rows, which are decisions
     batch, spec = rows_of(tmp_path / "pool")
     assert (spec.kind, spec.action.shape, spec.window) == ("chunk", (4, 2), 4)
     rows = batch.rows
@@ -35,6 +40,33 @@ def test_demonstrations_become_chunks_one_behind_the_other(tmp_path, capsys, mon
         np.testing.assert_allclose(row["action"][:m, 1], [(t + i) / 10 for i in range(m)], rtol=1e-6)
         np.testing.assert_allclose(row["action"][m:, 1], (t + m - 1) / 10, rtol=1e-6)  # nobody knows what was planned
         assert row["rewards"].tolist() == [100 * episode + t + i if i < m else 0 for i in range(4)]
+
+
+def test_rows_that_would_evict_others_are_refused_and_what_was_cut_is_finished(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("headrace.launch.demo_load.BLOCK_ROWS", 7)
+    write_d4rl(tmp_path / "d.hdf5", (Take(20), Take(9, "truncated")))
+    pool, words = tmp_path / "pool", ("pool", "import", tmp_path / "d.hdf5", tmp_path / "pool")
+    assert "29 rows are to enter a pool with a capacity of 9 that holds 0" in fails(capsys, *words, "--capacity", 9, *BOUNDS)
+    run(capsys, *words, "--capacity", 70, *BOUNDS)
+    insert = SACReplayPool.insert
+
+    def dying(pool, block, actor, stream, first_seq):
+        if first_seq > 14:
+            raise KeyboardInterrupt
+        insert(pool, block, actor, stream, first_seq)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SACReplayPool, "insert", dying)
+        assert cli.main([str(word) for word in words]) == exits.STOPPED
+    assert "29 rows are to enter" in fails(capsys, *words, "--actor", "other")  # another import
+    said = run(capsys, *words)
+    assert "entered as actor d@2, 58 are live" in said
+    assert "14 of them were in since an earlier import" in said
+    batch, _ = rows_of(pool)
+    for half in (slice(0, 29), slice(29, 58)):
+        assert batch.rows["seq"][half].tolist() == list(range(1, 30))
+        assert batch.obs["obs"][half].tolist() == [[0, t] for t in range(20)] + [[1, t] for t in range(9)]
+    assert "17 rows made room" in run(capsys, *words, "--actor", "other", "--evict")
 
 
 def test_a_cut_file_is_refused(tmp_path, capsys):

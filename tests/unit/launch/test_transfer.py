@@ -41,9 +41,80 @@ def test_out_and_in_again(pool_dir, tmp_path, capsys):
     new = tmp_path / "deeper" / "new"
     assert "30 rows entered, 30 are live" in run(capsys, "pool", "import", tmp_path / "out", new)
     assert rows_of(new) == rows_of(pool_dir)
-    said = run(capsys, "pool", "import", tmp_path / "out", new)
+    before = rows_of(new)
+    said = "30 rows are to enter a pool with a capacity of 30 that holds 30: 30 rows will be evicted, the oldest first. --evict"
+    assert said in fails(capsys, "pool", "import", tmp_path / "out", new)
+    assert rows_of(new) == before
+    said = run(capsys, "pool", "import", tmp_path / "out", new, "--evict")
     assert "actor arm is arm@2 here" in said
     assert "30 rows made room" in said
+
+
+def test_what_will_be_evicted_is_said_before_the_first_row_enters(pool_dir, tmp_path, capsys):
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    words = ("pool", "import", tmp_path / "out", tmp_path / "new", "--capacity", 12)
+    said = "18 rows will be evicted, the oldest first, 18 of them of the import itself. --evict permits it; to keep all"
+    assert f"{said}, import into a new pool with a --capacity of 30 or more" in fails(capsys, *words)
+    assert not (tmp_path / "new").exists()
+    assert cli.main([str(word) for word in (*words, "--evict")]) == 0
+    assert "18 rows will be evicted, the oldest first" in capsys.readouterr().err
+    assert [row["seq"] for row in rows_of(tmp_path / "new")] == list(range(19, 31))
+    small = tmp_path / "small"
+    with SACReplayPool(40, path=small, spec=lane_spec()) as pool:
+        pool.insert(Lane(lane_spec(), 2).block(15), "leg", 1, 1)
+    assert "holds 15: 5 rows will be evicted, the oldest first. --evict" in fails(
+        capsys, "pool", "import", tmp_path / "out", small
+    )
+    assert len(rows_of(small)) == 15
+
+
+@pytest.mark.parametrize("flat", [[], ["--flat"]])
+def test_a_new_pool_holds_all_rows_also_of_one_whose_blocks_were_short(tmp_path, capsys, flat):
+    lane = Lane(lane_spec(), 1, (1,))  # each row ends an episode and has two frames
+    with SACReplayPool(1000, path=tmp_path / "pool", spec=lane_spec(), config=PoolConfig(min_block_rows=32)) as pool:
+        for _ in range(200):
+            pool.insert(lane.block(1), "arm", 1, lane.seq - 1)
+    run(capsys, "pool", "export", tmp_path / "pool", tmp_path / "out", *flat)
+    assert "200 rows entered, 200 are live\n" in run(capsys, "pool", "import", tmp_path / "out", tmp_path / "new")
+    assert rows_of(tmp_path / "new") == rows_of(tmp_path / "pool")
+
+
+def cut(monkeypatch, capsys, rows, *words):
+    """An import that dies once so many rows are in, as by a kill; what it said."""
+    insert = SACReplayPool.insert
+
+    def dying(pool, block, actor, stream, first_seq, priorities=None):
+        left = rows - pool.last_seq(actor, stream)
+        if block.n_rows > left:
+            insert(pool, block.part(0, left), actor, stream, first_seq)
+            raise KeyboardInterrupt
+        return insert(pool, block, actor, stream, first_seq, priorities)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SACReplayPool, "insert", dying)
+        return stopped(capsys, *words)
+
+
+def test_what_was_cut_is_finished_by_the_same_import_under_the_same_names(pool_dir, tmp_path, capsys, monkeypatch):
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    pool = tmp_path / "both"
+    run(capsys, "pool", "import", tmp_path / "out", pool, "--capacity", 80)
+    words = ("pool", "import", tmp_path / "out", pool)
+    assert "stopped: 13 rows have entered" in cut(monkeypatch, capsys, 13, *words)
+    assert f"{tmp_path / 'out'}': ['arm@2']" in run(capsys, "pool", "info", pool)
+    with SACReplayPool(60, path=pool) as smaller:  # whoever had it meanwhile; the room is counted without what is in
+        smaller.insert(Lane(lane_spec(), 2).block(1), "leg", 1, 1)
+    assert "17 rows are to enter a pool with a capacity of 60 that holds 44: 1 row will" in fails(capsys, *words)
+    said = run(capsys, *words, "--evict")
+    assert "13 of them were in since an earlier import of the same, which did not end" in said
+    assert [(row["actor"], row["seq"]) for row in rows_of(pool)] == [
+        *(("arm", seq) for seq in range(2, 31)),
+        *(("arm@2", seq) for seq in range(1, 14)),
+        ("leg", 1),
+        *(("arm@2", seq) for seq in range(14, 31)),
+    ]
+    assert "unfinished" not in run(capsys, "pool", "info", pool)
+    assert "'arm@3' is one actor more than max_actors 3" in fails(capsys, *words)  # what has ended would be imported anew
 
 
 def test_a_run_and_a_snapshot_are_exported_too(pool_dir, tmp_path, capsys):
@@ -90,6 +161,7 @@ def test_what_is_no_pool_to_append_to_is_refused(pool_dir, tmp_path, capsys):
     (tmp_path / "full" / "notes.txt").write_text("mine")
     assert "no pool here" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "full")
     assert "--capacity: not here" in fails(capsys, "pool", "import", tmp_path / "out", pool_dir, "--capacity", "5")
+    assert "--capacity: not here" in fails(capsys, "pool", "import", tmp_path / "out", pool_dir, "--capacity", "0")
 
 
 def test_a_refused_import_leaves_no_pool(pool_dir, tmp_path, capsys):
