@@ -5,43 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.buffer.fleet import Session
 from headrace.common.boot import kernel
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
+from headrace.common.wire.answers import RETRY_S, refuse_spec
 from headrace.common.wire.fields import printable
-from headrace.common.wire.messages import MAX_ID, PROTOCOL, READERS, Hello, Refused, Welcome
+from headrace.common.wire.fleet import Session
+from headrace.common.wire.messages import READERS, Hello, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig
-from headrace.common.wire.versions import spoken
 
-RETRY_S = 0.25
 MAX_PATH = 4096
-HELLO_FIRST = Refused("hello-first", "no session with this buffer; say hello", RETRY_S)
 OPENING = Refused("opening", "the buffer is reserving the pool", RETRY_S)
-REVOKED = Refused("key-revoked", "its key was revoked", 0.0)
 NO_SPEC = Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
 
 # Not faults: part of any start, so they are not counted as refusals.
 WAIT = (OPENING, NO_SPEC)
-
-
-def stopping(why: str) -> Refused:
-    """The answer of a buffer that is about to end."""
-    return Refused("stopping", f"the buffer is stopping: {why}", RETRY_S)
-
-
-def refuse_version(version: int) -> Refused:
-    """The answer to a hello of a protocol version that is not spoken here."""
-    fix = "upgrade the buffer" if version > PROTOCOL else "upgrade this process"
-    return Refused("protocol", f"this process speaks protocol version {version}, the buffer {spoken()}; {fix}", 0.0)
-
-
-def refuse_name(hello: Hello) -> Refused | None:
-    """Refuse an id that no ledger can hold."""
-    size = len(hello.id.encode())
-    if 1 <= size <= MAX_ID:
-        return None
-    return Refused("id", f"{hello.role} id of {size} bytes; expected 1 to {MAX_ID}", 0.0)
 
 
 def refuse_actor(known: int, most: int) -> Refused | None:
@@ -59,17 +37,12 @@ def compare_specs(hello: Hello, ours: TransitionSpec | None) -> TransitionSpec |
     """
     if hello.spec is None:
         return NO_SPEC if ours is None and hello.role != "observer" else None
+    if ours is not None:
+        return refuse_spec(hello.spec, ours, "pool")
     try:
-        theirs = TransitionSpec.from_dict(hello.spec)
+        return TransitionSpec.from_dict(hello.spec)
     except SpecError as error:
         return Refused("spec", printable(str(error))[:1000], 0.0)
-    if ours is None:
-        return theirs
-    differences = ours.differences(theirs)
-    if not differences:
-        return None
-    detail = "the pool's spec and this process's differ (pool first): " + "; ".join(differences[:8])
-    return Refused("spec", printable(detail)[:1000], 0.0)
 
 
 def welcome(

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from headrace.buffer.refusals import Refusals
 from headrace.buffer.worker import Totals, Work
-from headrace.common.wire.codec import Parts
-from headrace.common.wire.fields import printable
-from headrace.common.wire.messages import Declined
-
-Out = tuple[bytes, Parts]  # a peer, and a message for it
+from headrace.common.wire.refusals import Refusals
 
 
 @dataclass
@@ -42,8 +37,3 @@ class Board:
     work: deque[Work] = field(default_factory=deque)
     refused: Refusals = field(default_factory=lambda: Refusals("messages"))
     traffic: dict[str, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
-
-
-def declined(reason: str, detail: str) -> Declined:
-    """The answer to a message that was not accepted."""
-    return Declined(reason[:32], printable(detail)[:256])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.buffer.demand import Demand
-from headrace.buffer.fleet import Session
 from headrace.buffer.ledger import STREAMS_PER_ACTOR
 from headrace.buffer.pacing import Allowance
+from headrace.common.wire.fleet import Session
 from headrace.common.wire.fragments import Joiner
 from headrace.common.wire.messages import Ack, Received
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headrace.buffer.board import Out
 from headrace.buffer.client import Client
 from headrace.common.errors import WireError
+from headrace.common.wire.answers import Out
 from headrace.common.wire.codec import MAX_HEADER_BYTES, encode
 from headrace.common.wire.messages import Goodbye, Message, Pulse
 from headrace.common.wire.network import NetworkConfig

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from headrace.buffer.board import Board, Out, declined
+from headrace.buffer.board import Board
 from headrace.buffer.client import Client
 from headrace.buffer.drawing import Again, Draw
-from headrace.buffer.fleet import LEARNER
 from headrace.buffer.pacing import Pacing
-from headrace.buffer.refusals import OTHERS
 from headrace.buffer.worker import Done, Update
 from headrace.common.wire import messages as m
+from headrace.common.wire.answers import Out, declined
 from headrace.common.wire.batches import MOST_AHEAD, parse_rate
 from headrace.common.wire.codec import Frame, encode
 from headrace.common.wire.compression import NONE
+from headrace.common.wire.fleet import LEARNER
 from headrace.common.wire.fragments import size_of
+from headrace.common.wire.refusals import OTHERS
 
 
 class Demands:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.buffer.board import Board, Out, declined
+from headrace.buffer.board import Board
 from headrace.buffer.client import Client
-from headrace.buffer.fleet import name_of
 from headrace.buffer.pacing import Pacing
-from headrace.buffer.refusals import Refusals
 from headrace.buffer.status import Watch
 from headrace.buffer.worker import Amend, Done, Insert
 from headrace.common.errors import WireError
 from headrace.common.wire import messages as m
+from headrace.common.wire.answers import Out, declined
 from headrace.common.wire.codec import Frame, encode, parse_label
 from headrace.common.wire.compression import NONE
 from headrace.common.wire.deflate import travelled
 from headrace.common.wire.fields import printable
+from headrace.common.wire.fleet import name_of
+from headrace.common.wire.refusals import Refusals
 
 
 class Intake:

@@ -15,10 +15,7 @@ from typing import Any
 import zmq
 
 from headrace.buffer.backups import Backups
-from headrace.buffer.board import Out
 from headrace.buffer.epochs import Epochs
-from headrace.buffer.fleet import Fleet
-from headrace.buffer.gate import Gate, hang_up
 from headrace.buffer.limits import Limits
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.opening import existing, make_pool
@@ -30,12 +27,11 @@ from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DiskFailed, MemoryCapped, describe_os_error
-from headrace.common.wire import sockets
+from headrace.common.wire.answers import Out
 from headrace.common.wire.codec import Parts
+from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.fragments import size_of
-from headrace.common.wire.key_files import KeyFiles
-from headrace.common.wire.keys import BUFFER
-from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.gate import Gate, hang_up, listen
 
 LOG = logging.getLogger(__name__)
 TICK_S = 0.05
@@ -226,7 +222,7 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     context = zmq.Context()
     try:
         with contextlib.ExitStack() as stack:
-            socket, gate = _listen(settings.network, context, stack)
+            socket, gate = listen(settings.network, context, stack)
             worker = PoolWorker(existing(settings), lambda spec: make_pool(settings, spec), Shelf(settings.pool_dir))
             stack.callback(worker.close)
             spec = worker.totals().spec
@@ -243,25 +239,6 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
         context.term()
         lock.release()
     return 0
-
-
-def _listen(
-    network: NetworkConfig, context: zmq.Context[zmq.Socket[bytes]], stack: contextlib.ExitStack
-) -> tuple[zmq.Socket[bytes], Gate | None]:
-    """The listening socket, and where keys are used its gate, with which it was seen to refuse strangers."""
-    if not network.keys:
-        socket = sockets.router(context, network)
-        stack.callback(socket.close)
-        return socket, None
-    files = KeyFiles.of(network)
-    secret = files.secret(BUFFER, BUFFER)
-    gate = Gate(context, files)
-    stack.callback(gate.close)
-    socket = sockets.router(context, network, secret)
-    stack.callback(socket.close)
-    gate.guard(socket, secret.public.decode("ascii"))
-    stack.callback(gate.release)
-    return socket, gate
 
 
 def _run(

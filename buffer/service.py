@@ -21,22 +21,21 @@ from typing import Any
 from headrace.buffer import admission
 from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
-from headrace.buffer.board import Board, Out, Traffic, declined
+from headrace.buffer.board import Board, Traffic
 from headrace.buffer.client import Client
 from headrace.buffer.credits import Credits
 from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
-from headrace.buffer.fleet import Fleet, name_of
 from headrace.buffer.intake import Intake
-from headrace.buffer.keyring import Keyring
 from headrace.buffer.pacing import UNBOUNDED, Pacing
-from headrace.buffer.refusals import STRANGERS, Refusals
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
 from headrace.buffer.worker import Amend, Done, Insert, Open, Settle, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
+from headrace.common.wire import answers
 from headrace.common.wire import messages as m
+from headrace.common.wire.answers import Out, declined
 from headrace.common.wire.codec import (
     MAX_PARTS,
     Frame,
@@ -51,8 +50,11 @@ from headrace.common.wire.codec import (
 )
 from headrace.common.wire.compression import NONE, expand
 from headrace.common.wire.deflate import plain
+from headrace.common.wire.fleet import Fleet, name_of
 from headrace.common.wire.fragments import Joiner, size_of
+from headrace.common.wire.keyring import Keyring
 from headrace.common.wire.network import NetworkConfig
+from headrace.common.wire.refusals import STRANGERS, Refusals
 from headrace.common.wire.versions import LACKS
 
 LOG = logging.getLogger(__name__)
@@ -166,7 +168,7 @@ class Service:
         except WireError as error:
             version = unspoken_hello(parts[0]) if error.reason == "version" else None
             if version is not None:
-                return self._turn_away(peer, admission.refuse_version(version), version)
+                return self._turn_away(peer, answers.refuse_version(version), version)
             return self._decline(peer, error.reason, str(error), now)
         except MemoryError:
             raise  # there is a cap, and a new process is back sooner than this one would be in order
@@ -186,7 +188,7 @@ class Service:
             return self._on_hello(peer, message, now, user)
         client = self._clients.get(peer)
         if client is None or client.session.user != user or self.fleet.find(peer, now) is None:
-            return self._turn_away(peer, admission.HELLO_FIRST, version_of(parts[0]))
+            return self._turn_away(peer, answers.HELLO_FIRST, version_of(parts[0]))
         self._credits.check(client, message, size_of(parts))
         return self._handle(client, message, list(parts[1:]), now) + self._credits.give(client)
 
@@ -245,8 +247,8 @@ class Service:
 
     def _refusal(self, hello: m.Hello) -> m.Refused | None:
         if self.stopping:
-            return admission.stopping(self.stopping)
-        refused = admission.refuse_name(hello)
+            return answers.stopping(self.stopping)
+        refused = answers.refuse_name(hello)
         if refused is None and hello.role == "actor" and not self.watch.knows(hello.id):
             refused = admission.refuse_actor(self.watch.actors, self._most_actors)
         spec = refused or admission.compare_specs(hello, self.totals.spec)
@@ -405,10 +407,10 @@ class Service:
             session = client.session
             if self.keyring is None or self.keyring.allows(session.user, session.role, session.id):
                 continue
-            self.refused.add(session.name, admission.REVOKED.reason)
-            self.watch.lost(session, now, admission.REVOKED.detail)
+            self.refused.add(session.name, answers.REVOKED.reason)
+            self.watch.lost(session, now, answers.REVOKED.detail)
             self._end(client)
-            out.append((session.peer, [encode(admission.REVOKED)]))
+            out.append((session.peer, [encode(answers.REVOKED)]))
         return out
 
     def stop(self, reason: str) -> list[Out]:

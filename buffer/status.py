@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.buffer.fleet import Session, name_of
 from headrace.buffer.limits import Limits
 from headrace.buffer.worker import Totals
 from headrace.common.block import Array
@@ -21,6 +20,7 @@ from headrace.common.metrics import RateWindow, process_memory
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
 from headrace.common.wire.fields import printable
+from headrace.common.wire.fleet import Session, name_of
 
 if TYPE_CHECKING:
     from headrace.buffer.service import Service

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.buffer.board import Board, Out
+from headrace.buffer.board import Board
 from headrace.buffer.client import Client
-from headrace.buffer.fleet import name_of
 from headrace.buffer.worker import Done, Rewrite, Shelve
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
+from headrace.common.wire.answers import Out
 from headrace.common.wire.codec import Frame, Parts, encode
 from headrace.common.wire.compression import NONE, WEIGHTS, compress
+from headrace.common.wire.fleet import name_of
 from headrace.common.wire.fragments import size_of
 
 KEPT_BYTES = 16 << 20

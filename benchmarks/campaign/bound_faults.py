@@ -39,7 +39,7 @@ BOUNDS = (
     ),
     Mutant(
         "a-full-disk-drops-the-hello",
-        "buffer/fleet.py",
+        "common/wire/fleet.py",
         "        except OSError as error:  # an epoch",
         "        except KeyError as error:  # an epoch",
         DISK,
@@ -66,7 +66,7 @@ BOUNDS = (
         "                pass\n",
         DISK,
     ),
-    Mutant("observers-fill-the-epochs", "buffer/fleet.py", "if hello.role not in WRITERS:", "if not hello.role:", DISK),
+    Mutant("observers-fill-the-epochs", "common/wire/fleet.py", "if hello.role not in WRITERS:", "if not hello.role:", DISK),
     Mutant("a-failed-snapshot-waits-its-period", "buffer/backups.py", "min(self._every_s, AGAIN_S)", "self._every_s", BACKUPS),
     Mutant("a-torn-line-spoils-the-next", "learner/lines.py", 'b"\\n" * self._torn + ', "", LINES),
     Mutant("a-cut-line-passes-for-whole", "learner/lines.py", "if done < len(data):", "if done < 0:", LINES),

@@ -19,7 +19,6 @@ from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.epochs import Epochs
-from headrace.buffer.fleet import Fleet
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.service import Service
@@ -33,6 +32,7 @@ from headrace.common.weights import WeightSet
 from headrace.common.wire import codec, compression
 from headrace.common.wire import messages as m
 from headrace.common.wire.deflate import plain
+from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.fragments import Joiner
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase

@@ -27,8 +27,10 @@ INPUT = (
         "if not parts:",
         HOSTILE,
     ),
-    Mutant("peers-without-bound", "buffer/refusals.py", "len(self.by_peer) >= MOST_PEERS", "not self.by_reason", HOSTILE),
-    Mutant("refusals-of-nobody", "buffer/refusals.py", "self.by_peer.setdefault(peer,", 'self.by_peer.setdefault("",', HOSTILE),
+    Mutant("peers-without-bound", "common/wire/refusals.py", "len(self.by_peer) >= MOST_PEERS", "not self.by_reason", HOSTILE),
+    Mutant(
+        "refusals-of-nobody", "common/wire/refusals.py", "self.by_peer.setdefault(peer,", 'self.by_peer.setdefault("",', HOSTILE
+    ),
     Mutant("a-line-for-each-refusal", "common/throttle.py", " or now - self._told_at < self._period_s", "", HOSTILE),
     Mutant("an-answer-to-all-garbage", "buffer/client.py", "return self._declined <= MOST_DECLINED", "return True", HOSTILE),
     Mutant(
@@ -62,7 +64,7 @@ INPUT = (
     Mutant("infinite-windows", "common/specs.py", "ValueError, OverflowError) as error:", "ValueError) as error:", HOSTILE),
     Mutant(
         "ids-that-no-ledger-holds",
-        "buffer/admission.py",
+        "common/wire/answers.py",
         "if 1 <= size <= MAX_ID:",
         "if 1 <= len(hello.id) <= MAX_ID:",
         HOSTILE,
@@ -129,8 +131,8 @@ INPUT = (
     Mutant(
         "hello-first-in-the-newest-version",
         "buffer/service.py",
-        "self._turn_away(peer, admission.HELLO_FIRST, version_of(parts[0]))",
-        "self._turn_away(peer, admission.HELLO_FIRST, m.PROTOCOL)",
+        "self._turn_away(peer, answers.HELLO_FIRST, version_of(parts[0]))",
+        "self._turn_away(peer, answers.HELLO_FIRST, m.PROTOCOL)",
         VERSIONS,
     ),
     Mutant("names-that-lead-out", "learner/checkpoint.py", '{"/", ".."}.intersection(parts)', "set()", FORGED),

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from campaign.planting import Mutant
 
-RING, FILES = "tests/unit/buffer/test_keyring.py", "tests/unit/common/test_key_files.py"
-GATE, SESSIONS = "tests/unit/buffer/test_gate.py", "tests/protocol/test_keys.py"
-START, WATCH = "tests/unit/buffer/test_guarded_start.py", "tests/unit/buffer/test_key_watch.py"
+RING, FILES = "tests/unit/common/test_keyring.py", "tests/unit/common/test_key_files.py"
+GATE, SESSIONS = "tests/unit/common/test_gate.py", "tests/protocol/test_keys.py"
+START, WATCH = "tests/unit/buffer/test_guarded_start.py", "tests/unit/common/test_key_watch.py"
 RUN = "tests/unit/launch/test_credentials.py"
 
 KEYS = (
-    Mutant("unknown-key-let-in", "buffer/keyring.py", "self._admits and self.who(public) is not None", "self._admits", (RING,)),
-    Mutant("let-in-while-keys-cannot-be-told", "buffer/keyring.py", "if public and self._admits and", "if public and", (RING,)),
-    Mutant("any-domain-is-ours", "buffer/keyring.py", " and domain == self._domain", "", (RING,)),
-    Mutant("keyless-mechanism-is-a-key", "buffer/keyring.py", "mechanism == MECHANISM and ", "", (RING,)),
+    Mutant(
+        "unknown-key-let-in", "common/wire/keyring.py", "self._admits and self.who(public) is not None", "self._admits", (RING,)
+    ),
+    Mutant(
+        "let-in-while-keys-cannot-be-told", "common/wire/keyring.py", "if public and self._admits and", "if public and", (RING,)
+    ),
+    Mutant("any-domain-is-ours", "common/wire/keyring.py", " and domain == self._domain", "", (RING,)),
+    Mutant("keyless-mechanism-is-a-key", "common/wire/keyring.py", "mechanism == MECHANISM and ", "", (RING,)),
     Mutant(
         "buffers-key-opens-sessions",
-        "buffer/keyring.py",
+        "common/wire/keyring.py",
         "key is not None and SESSIONS[key.role] else",
         "key is not None else",
         (RING,),
     ),
-    Mutant("key-of-any-role-opens-any-session", "buffer/keyring.py", "role in SESSIONS[key.role] and ", "", (RING, SESSIONS)),
+    Mutant(
+        "key-of-any-role-opens-any-session", "common/wire/keyring.py", "role in SESSIONS[key.role] and ", "", (RING, SESSIONS)
+    ),
     Mutant(
         "actor-writes-as-another",
-        "buffer/keyring.py",
+        "common/wire/keyring.py",
         " and (key.role not in BOUND or key.name == identity)",
         "",
         (RING, SESSIONS),
     ),
-    Mutant("key-of-two-owners-is-the-last-ones", "buffer/keyring.py", " if len(owners[key.public]) == 1", "", (RING,)),
+    Mutant("key-of-two-owners-is-the-last-ones", "common/wire/keyring.py", " if len(owners[key.public]) == 1", "", (RING,)),
     Mutant("hello-without-its-key", "buffer/service.py", "        if barred is not None:", "        if False:", (SESSIONS,)),
     Mutant("address-is-the-key", "buffer/service.py", " or client.session.user != user", "", (SESSIONS,)),
     Mutant(
@@ -42,21 +48,21 @@ KEYS = (
     Mutant(
         "revoked-session-stays",
         "buffer/service.py",
-        "            out.append((session.peer, [encode(admission.REVOKED)]))\n",
+        "            out.append((session.peer, [encode(answers.REVOKED)]))\n",
         "",
         (SESSIONS,),
     ),
     Mutant(
         "options-behind-bind-not-noticed",
-        "buffer/gate.py",
+        "common/wire/gate.py",
         "        self._prove_closed(",
         "        (lambda *_: None)(",
         (START,),
     ),
-    Mutant("unknown-key-not-tried", "buffer/gate.py", ', ("with an unknown key", unknown)):', ",):", (GATE,)),
+    Mutant("unknown-key-not-tried", "common/wire/gate.py", ', ("with an unknown key", unknown)):', ",):", (GATE,)),
     Mutant(
         "question-that-raises-ends-the-gate",
-        "buffer/gate.py",
+        "common/wire/gate.py",
         "        except Exception:  # a",
         "        except OSError:  # a",
         (GATE,),
@@ -100,10 +106,10 @@ KEYS = (
         "secret-written-over-what-lies-there", "common/wire/key_files.py", "os.O_CREAT | os.O_EXCL |", "os.O_CREAT |", (FILES,)
     ),
     Mutant("next-key-replaces-at-once", "common/wire/key_files.py", "numbered[-1][0] + 1 if numbered else 1", "1", (FILES,)),
-    Mutant("change-of-keys-not-seen", "buffer/key_watch.py", "if stamp == self._stamp:", "if stamp:", (WATCH,)),
+    Mutant("change-of-keys-not-seen", "common/wire/key_watch.py", "if stamp == self._stamp:", "if stamp:", (WATCH,)),
     Mutant(
         "directory-that-goes-revokes-all",
-        "buffer/key_watch.py",
+        "common/wire/key_watch.py",
         "            self._keyring.close(str(error))\n            return False",
         "            self._keyring.replace([], [])\n            return True",
         (WATCH,),

@@ -12,14 +12,14 @@ PROXY = ("tests/system/test_proxy.py",)
 LINKS = (
     Mutant(
         "who-was-replaced-comes-back",
-        "buffer/fleet.py",
+        "common/wire/fleet.py",
         "        if (name, hello.incarnation) in self._replaced:\n",
         "        if False:\n",
         SESSION,
     ),
     Mutant(
         "replaced-processes-without-bound",
-        "buffer/fleet.py",
+        "common/wire/fleet.py",
         "        if len(self._replaced) > REMEMBERED:\n",
         "        if False:\n",
         SESSION,

@@ -6,7 +6,6 @@ import numpy as np
 
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.epochs import Epochs
-from headrace.buffer.fleet import Fleet
 from headrace.buffer.pacing import Pacing, PacingConfig
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.service import Service
@@ -17,6 +16,7 @@ from headrace.common.block import Block
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import block_parts, decode, encode
+from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.network import NetworkConfig
 
 SPEC = TransitionSpec((ObsSpec("obs", (3,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))

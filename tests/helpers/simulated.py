@@ -12,7 +12,6 @@ from headrace.actor.outbox import Outbox
 from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.epochs import Epochs
-from headrace.buffer.fleet import Fleet
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.service import Service
@@ -23,6 +22,7 @@ from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import NO_VERSION
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, encode
+from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.link import new_hello
 from headrace.common.wire.network import NetworkConfig
 from headrace.launch.config import RunConfig

@@ -9,9 +9,9 @@ import pytest
 from helpers import hostile
 from helpers.serving import NETWORK, SPEC, block, first, kinds
 
-from headrace.buffer.fleet import WRITERS
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import block_parts, decode, encode
+from headrace.common.wire.fleet import WRITERS
 
 HARMLESS = {m.State, m.Received, m.Welcome}  # what the buffer says of itself
 

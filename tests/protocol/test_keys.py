@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from helpers.serving import SPEC, Buffer, first, kinds
 
-from headrace.buffer.keyring import Keyring
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode
+from headrace.common.wire.keyring import Keyring
 from headrace.common.wire.keys import Key, new_pair
 
 PEERS = {b"A": ("a", "actor"), b"E": ("e", "evaluator"), b"L": ("learner", "learner"), b"O": ("operator", "operator")}

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from headrace.buffer.epochs import Epochs
-from headrace.buffer.fleet import Fleet
 from headrace.common.errors import DeadlineExceeded, PoolDamaged, SessionRefused
+from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.messages import Ack, Hello, Received, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
@@ -140,7 +140,7 @@ def test_a_process_that_was_replaced_is_told_so_for_good_whoever_holds_its_id_th
 
 
 def test_what_is_remembered_of_processes_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.buffer.fleet.REMEMBERED", 3)
+    monkeypatch.setattr("headrace.common.wire.fleet.REMEMBERED", 3)
     f = fleet(tmp_path)
     for n in range(10):
         session, _ = f.hello(b"p", hello(b"%d" % n), 0.0)

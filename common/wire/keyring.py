@@ -16,10 +16,10 @@ from typing import Any
 
 from zmq.utils import z85
 
-from headrace.buffer.refusals import STRANGERS, Refusals
 from headrace.common.wire.fields import printable
 from headrace.common.wire.keys import BOUND, SESSIONS, Key
 from headrace.common.wire.messages import Hello, Refused
+from headrace.common.wire.refusals import STRANGERS, Refusals
 
 VERSION, OK, DENIED = b"1.0", b"200", b"400"  # of the protocol in which ZeroMQ asks (ZAP, RFC 27)
 MECHANISM = b"CURVE"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from zmq.utils import z85
 
-from headrace.buffer.keyring import Keyring
+from headrace.common.wire.keyring import Keyring
 from headrace.common.wire.keys import Key, new_pair
 from headrace.common.wire.messages import ROLES, Hello
 

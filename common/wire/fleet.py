@@ -13,9 +13,8 @@ A run has one learner: all that ask to be it ask for the same id.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from headrace.buffer.epochs import Epochs
 from headrace.common.errors import describe_os_error
 from headrace.common.wire.compression import NONE, agreed
 from headrace.common.wire.messages import PROTOCOL, Hello, Refused
@@ -26,9 +25,17 @@ WRITERS = ("actor", LEARNER)
 REMEMBERED = 4096  # writers that are remembered: who held an id last, and who was replaced
 
 
+class Epochs(Protocol):
+    """Numbers the processes that hold a name one after the other."""
+
+    def raise_epoch(self, name: str) -> int:
+        """The next number of ``name``, above all that it ever had; raises :class:`OSError` when that cannot be kept."""
+        ...
+
+
 @dataclass
 class Session:
-    """One client process as the buffer sees it."""
+    """One client process as the process sees it that it has dialled."""
 
     peer: bytes
     role: str

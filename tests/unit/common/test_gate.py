@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 import zmq
 
-from headrace.buffer import gate as gates
-from headrace.buffer.gate import IN, OUT, Gate, hang_up
 from headrace.common.errors import ConfigError, DeadlineExceeded
+from headrace.common.wire import gate as gates
 from headrace.common.wire import sockets
+from headrace.common.wire.gate import IN, OUT, Gate, hang_up
 from headrace.common.wire.key_files import KeyFiles
 from headrace.common.wire.keys import new_pair
 from headrace.common.wire.network import NetworkConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from headrace.buffer.keyring import Keyring
 from headrace.common.errors import ConfigError
 from headrace.common.wire.key_files import KeyFiles
+from headrace.common.wire.keyring import Keyring
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.5

@@ -1,8 +1,8 @@
-"""The gate: where ZeroMQ asks who may connect, and the proof that strangers may not, before the buffer serves anybody.
+"""The gate: where ZeroMQ asks who may connect, and the proof that strangers may not, before anybody is served.
 
 ZeroMQ asks over a socket inside the process, once a connection (ZAP, RFC 27). Nothing that goes wrong with one question can
 keep the next one from its answer: the socket is a ROUTER, which unlike a REP owes none. Whoever does not get as far as that
-question (no key, or another buffer's) is known only from the events of the guarded socket.
+question (no key, or another listener's) is known only from the events of the guarded socket.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import time
 
 import zmq
 
-from headrace.buffer.key_watch import KeyWatch
-from headrace.buffer.keyring import DENIED, VERSION, Keyring
 from headrace.common.errors import ConfigError, DeadlineExceeded
 from headrace.common.wire import sockets
 from headrace.common.wire.key_files import KeyFiles
-from headrace.common.wire.keys import Secret, new_pair
+from headrace.common.wire.key_watch import KeyWatch
+from headrace.common.wire.keyring import DENIED, VERSION, Keyring
+from headrace.common.wire.keys import BUFFER, Secret, new_pair
+from headrace.common.wire.network import NetworkConfig
 
 LOG = logging.getLogger(__name__)
 PLACE = "inproc://zeromq.zap.01"  # where ZeroMQ asks
@@ -58,18 +59,18 @@ class Gate:
         self._guarded: zmq.Socket[bytes] | None = None
         self._told: zmq.Socket[bytes] | None = None
 
-    def guard(self, socket: zmq.Socket[bytes], buffer: str) -> None:
+    def guard(self, socket: zmq.Socket[bytes], public: str) -> None:
         """Prove that ``socket``, which is bound, lets no stranger in; from then on those who try are counted.
 
         Args:
-            socket: the buffer's, with its CURVE options.
-            buffer: public half of its key.
+            socket: with its CURVE options.
+            public: half of its key.
 
         Raises:
             ConfigError: it lets one in.
             DeadlineExceeded: it cannot be told.
         """
-        self._prove_closed(socket.getsockopt_string(zmq.LAST_ENDPOINT), buffer)
+        self._prove_closed(socket.getsockopt_string(zmq.LAST_ENDPOINT), public)
         self.keyring.forget()  # these were ours
         self._guarded, self._told = socket, sockets.watch(socket, ODD)
 
@@ -113,13 +114,13 @@ class Gate:
         self._asked.send_multipart([peer, empty, *reply], zmq.NOBLOCK)
         return True
 
-    def _prove_closed(self, endpoint: str, buffer: str) -> None:
+    def _prove_closed(self, endpoint: str, public: str) -> None:
         """Dial as strangers do, and see each of them refused."""
-        unknown = Secret("stranger", "operator", new_pair()[1], buffer)
+        unknown = Secret("stranger", "operator", new_pair()[1], public)
         for who, secret in (("without a key", None), ("with an unknown key", unknown)):
             if self._becomes_of(endpoint, secret, who) & IN:
                 raise ConfigError(
-                    f"network.keys: {endpoint} lets clients in {who}: it is not guarded, so the buffer does not start"
+                    f"network.keys: {endpoint} lets clients in {who}: it is not guarded, so this process does not start"
                 )
 
     def _becomes_of(self, endpoint: str, secret: Secret | None, who: str) -> int:
@@ -133,7 +134,39 @@ class Gate:
         finally:
             sockets.unwatch(dialled, told)
             dialled.close(0)
-        raise DeadlineExceeded(f"{endpoint} has not refused a client {who} within {PROOF_S:g} s, so the buffer does not start")
+        raise DeadlineExceeded(
+            f"{endpoint} has not refused a client {who} within {PROOF_S:g} s, so this process does not start"
+        )
+
+
+def listen(
+    network: NetworkConfig, context: zmq.Context[zmq.Socket[bytes]], stack: contextlib.ExitStack, name: str = BUFFER
+) -> tuple[zmq.Socket[bytes], Gate | None]:
+    """The socket that listens at ``network.endpoint``, and where keys are used its gate, which was seen to refuse strangers.
+
+    Args:
+        network: endpoint and keys.
+        context: to be ended behind ``stack``.
+        stack: closes both.
+        name: of the listener's key, and its role.
+
+    Raises:
+        ConfigError: the port is taken or open to strangers, or there is no key.
+        DeadlineExceeded: the gate could not be proved.
+    """
+    if not network.keys:
+        socket = sockets.router(context, network)
+        stack.callback(socket.close)
+        return socket, None
+    files = KeyFiles.of(network)
+    secret = files.secret(name, name)
+    gate = Gate(context, files)
+    stack.callback(gate.close)
+    socket = sockets.router(context, network, secret)
+    stack.callback(socket.close)
+    gate.guard(socket, secret.public.decode("ascii"))
+    stack.callback(gate.release)
+    return socket, gate
 
 
 def hang_up(frame: zmq.Frame) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.buffer.key_watch import LOOK_S, KeyWatch
-from headrace.buffer.keyring import Keyring
 from headrace.common.errors import ConfigError
 from headrace.common.wire.key_files import KeyFiles
+from headrace.common.wire.key_watch import LOOK_S, KeyWatch
+from headrace.common.wire.keyring import Keyring
 
 
 @pytest.fixture
