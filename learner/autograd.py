@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from headrace.common.errors import SpecError
 from headrace.learner.losses import require_shape
+from headrace.learner.shards import held
 
 if TYPE_CHECKING:
     from headrace.learner.sharding import Sharding
@@ -30,7 +31,12 @@ def or_executed(action: Tensor, executed: Tensor | None) -> Tensor:
 
 
 def gradients_of(
-    loss: Tensor, parameters: Iterable[tuple[str, nn.Parameter]], part: str, sharding: Sharding | None
+    loss: Tensor,
+    parameters: Iterable[tuple[str, nn.Parameter]],
+    part: str,
+    sharding: Sharding | None,
+    *,
+    all_reached: bool = True,
 ) -> list[Tensor]:
     """Gradients of ``loss`` in named parameters, and of nothing else.
 
@@ -39,9 +45,10 @@ def gradients_of(
         parameters: of ``part``.
         part: ``actor`` or ``critic``.
         sharding: of the model, if ranks share it.
+        all_reached: refuse parameters that the loss does not depend on, whose gradient is 0 otherwise.
 
     Raises:
-        SpecError: the loss does not depend on a parameter.
+        SpecError: naming such parameters.
     """
     named = list(parameters)
     own, found = [p for _, p in named], list[Tensor | None]()
@@ -50,9 +57,9 @@ def gradients_of(
     else:
         found += sharding.gradients(loss, own)
     unused = [name for (name, _), g in zip(named, found, strict=True) if g is None]
-    if unused:
+    if unused and all_reached:
         raise SpecError(f"{part}_params(): the loss does not depend on {', '.join(unused[:4])}; leave out what it cannot train")
-    return [g for g in found if g is not None]
+    return [torch.zeros_like(held(p)) if g is None else g for p, g in zip(own, found, strict=True)]
 
 
 @contextlib.contextmanager

@@ -118,8 +118,11 @@ class LearnerConfig:
     critic_grad_clip: float | None = option(None, help="likewise of the critics' gradient alone; none: as grad_clip", low=1e-9)
 
     # schedule
+    cloning_updates: int = option(
+        0, help="first updates, of the actor alone and by cloning alone; the critics stay as they are", unit="updates", low=0
+    )
     critic_warmup_updates: int = option(
-        0, help="first updates, of the critics alone: actor and alpha stay as they are", unit="updates", low=0
+        0, help="the next updates, of the critics alone: actor and alpha stay as they are", unit="updates", low=0
     )
     tau: float = option(0.005, help="share of the online critics that one step moves into the target", low=1e-6, high=1)
     actor_update_interval: int = option(1, help="updates per step of actor and alpha", unit="updates", low=1)
@@ -202,7 +205,7 @@ class LearnerConfig:
         return self.gamma if self.normalise_rewards else None
 
     def check(self, path: str = "") -> None:
-        """Refuse a trained temperature that starts at zero, where it would stay, parts above the whole, and half of TD3+BC."""
+        """Refuse a trained temperature that starts at zero, where it would stay, parts above the whole, cloning of nothing."""
         prefix = path + "." if path else ""
         if self.temperature != "fixed" and self.alpha < 1e-6:
             raise ConfigError(
@@ -213,6 +216,11 @@ class LearnerConfig:
             raise ConfigError(
                 f"{prefix}td3_bc_alpha: {self.td3_bc_alpha:g} with {prefix}bc_weight 0, so nothing is cloned;"
                 f" nearest valid: none, or {prefix}bc_weight 1"
+            )
+        if self.cloning_updates and self.bc_weight == 0:
+            raise ConfigError(
+                f"{prefix}cloning_updates: {self.cloning_updates} with {prefix}bc_weight 0, so nothing is cloned;"
+                f" nearest valid: 0, or {prefix}bc_weight 1"
             )
         if self.micro_batch_size is not None and self.micro_batch_size > self.batch_size:
             raise ConfigError(

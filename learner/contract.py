@@ -348,12 +348,17 @@ class SupportSACTraining(nn.Module):
         loss = actor_loss(q, log_prob, alpha, reduction)
         cloned: Tensor | None = None
         if cloning is not None:
-            with self._multiplying():
-                cloned = self.bc_loss(actor_features, cloning.action, cloning.counts)
-            require_shape("bc_loss", cloned, ())
+            cloned = self._clone(actor_features, cloning)
             loss = cloning.scale * loss + cloning.weight * cloned
         gradients = gradients_of(loss, self.actor_params(), "actor", self.sharding)
         return ActorGradients(loss.detach(), q.detach(), detached(log_prob), gradients, detached(cloned))
+
+    def sac_cloning_gradients(self, actor_features: Any, cloning: Cloning) -> ActorGradients:
+        """The cloning loss alone and its gradients in the actor's parameters, 0 in those that it does not reach."""
+        cloned = self._clone(actor_features, cloning)
+        loss = cloning.weight * cloned
+        gradients = gradients_of(loss, self.actor_params(), "actor", self.sharding, all_reached=False)
+        return ActorGradients(loss.detach(), None, None, gradients, cloned.detach())
 
     # --- the policy as it travels ---------------------------------------------------------------------------------------
 
@@ -390,6 +395,12 @@ class SupportSACTraining(nn.Module):
             require_shape("sac_forward_actor: log_prob", log_prob, (len(action),))
             require_whole("sac_forward_actor: log_prob", log_prob)
         return action, log_prob
+
+    def _clone(self, features: Any, cloning: Cloning) -> Tensor:
+        with self._multiplying():
+            cloned = self.bc_loss(features, cloning.action, cloning.counts)
+        require_shape("bc_loss", cloned, ())
+        return cloned
 
     def _criticise(self, features: Any, action: Tensor, twin: str) -> Tensor:
         with self._multiplying():

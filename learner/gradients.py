@@ -30,14 +30,14 @@ class ActorGradients:
 
     Attributes:
         loss: (), with the cloning in it.
-        q: ``(B, N)``.
-        log_prob: ``(B,)``; None for a policy without a density.
+        q: ``(B, N)``; None where nothing but cloning was asked for.
+        log_prob: ``(B,)``; None likewise, and for a policy without a density.
         gradients: in ``actor_params()`` order.
         cloning: (), before its weight; None without any.
     """
 
     loss: Tensor
-    q: Tensor
+    q: Tensor | None
     log_prob: Tensor | None
     gradients: list[Tensor]
     cloning: Tensor | None = None

@@ -104,15 +104,16 @@ class SAC(TrainState):
         """
         self._take_statistics(statistics)
         self._counts = counts
-        sample = self._sample(batch)
-        metrics = self.update_critic(sample) | self.rewards.metrics()
         self.step += 1
-        if self.step > self.config.critic_warmup_updates and self.step % self.config.actor_update_interval == 0:
-            metrics |= self.update_actor(sample if actor_batch is None else self._sample(actor_batch))
-        if self.step % self.config.target_update_interval == 0:
-            self.update_target_network()
+        metrics = self._update(batch, actor_batch)
         self._skipped = metrics["sac/updates_skipped"] = self._skipped + self._skip
         return metrics
+
+    def clone(self, sample: Sample) -> Metrics:
+        """One step of the actor by cloning alone; nothing else changes."""
+        self.q = self.td_error = None
+        self._skip = torch.zeros_like(self._skip)
+        return self._step_actor(sample, self._cloning_gradients)
 
     def augment(self, sample: Sample) -> Sample:
         """The sample as the model learns from it: observations and next ones each with noise of their own."""
@@ -140,23 +141,14 @@ class SAC(TrainState):
 
     def update_actor(self, sample: Sample) -> Metrics:
         """One step of the actor and of the temperature; nothing else changes."""
-        alpha, buffers = self.temperature.alpha(), self._copy_buffers()
-        found = self._found(lambda rows: self._actor_gradients(rows, alpha), sample)
-        means = {"actor/qvalue_mean": found.q.mean()}
-        if found.log_prob is None:
+        alpha = self.temperature.alpha()
+        metrics = self._step_actor(sample, lambda rows: self._actor_gradients(rows, alpha))
+        log_prob = metrics.get("actor/logprob_mean")
+        if log_prob is None:
             self._require_no_entropy()
         else:
-            means["actor/logprob_mean"] = found.log_prob.mean()
-        if found.cloning is not None:
-            means["actor/cloning_loss"] = found.cloning
-        self._reduce(sample, found.gradients, found.loss, *means.values())
-        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
-        if self.average is not None:
-            self.average.follow(self.model.policy_tensors(), self._skip)
-        if found.log_prob is not None:
-            self.temperature.update(means["actor/logprob_mean"], self._skip)
-        alarm = (alpha > ALARM).float()
-        return {"actor/loss": found.loss, "actor/grad_norm": norm, **means, "sac/alpha": alpha, "sac/alpha_alarm": alarm}
+            self.temperature.update(log_prob, self._skip)
+        return {**metrics, "sac/alpha": alpha, "sac/alpha_alarm": (alpha > ALARM).float()}
 
     def update_target_network(self) -> None:
         """Move the target by ``tau``."""
@@ -168,6 +160,31 @@ class SAC(TrainState):
         self._statistics = None
 
     # --- one step ---------------------------------------------------------------------------------------------------
+
+    def _update(self, batch: Batch, actor_batch: Batch | None) -> Metrics:
+        """The steps that this update consists of: cloning first, then the critics alone, then all."""
+        config, step = self.config, self.step - self.config.cloning_updates
+        if step <= 0:
+            return self.clone(self._sample(batch if actor_batch is None else actor_batch))
+        sample = self._sample(batch)
+        metrics = self.update_critic(sample) | self.rewards.metrics()
+        if step > config.critic_warmup_updates and step % config.actor_update_interval == 0:
+            metrics |= self.update_actor(sample if actor_batch is None else self._sample(actor_batch))
+        if step % config.target_update_interval == 0:
+            self.update_target_network()
+        return metrics
+
+    def _step_actor(self, sample: Sample, judge: Callable[[Sample], ActorGradients]) -> Metrics:
+        """A step of the actor, and of its average, with the gradients that ``judge`` finds."""
+        buffers = self._copy_buffers()
+        found = self._found(judge, sample)
+        numbers = {"qvalue_mean": found.q, "logprob_mean": found.log_prob, "cloning_loss": found.cloning}
+        means = {f"actor/{name}": value.mean() for name, value in numbers.items() if value is not None}
+        self._reduce(sample, found.gradients, found.loss, *means.values())
+        norm = self._step(self.actor_optimizer, found.loss, found.gradients, buffers, self.config.grad_clip)
+        if self.average is not None:
+            self.average.follow(self.model.policy_tensors(), self._skip)
+        return {"actor/loss": found.loss, "actor/grad_norm": norm, **means}
 
     def _sample(self, batch: Batch) -> Sample:
         sample = self.augment(self.prepare(batch))
@@ -219,6 +236,13 @@ class SAC(TrainState):
         actor_features = model.state_features(sample.obs, "actor")
         cloning = self._cloning(sample)
         return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction, cloning)
+
+    def _cloning_gradients(self, sample: Sample) -> ActorGradients:
+        """Gradients of the actor towards replayed actions, and nothing else."""
+        model, cloning = self.model, self._cloning(sample)
+        if cloning is None:
+            raise ConfigError("learner.bc_weight: 0, so there is nothing to clone; nearest valid: 1")
+        return model.sac_cloning_gradients(model.state_features(sample.obs, "actor"), cloning)
 
     def _target(self, sample: Sample, next_q: Tensor, next_log_prob: Tensor | None) -> Tensor:
         if next_log_prob is None:

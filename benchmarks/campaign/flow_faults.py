@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 FLOW = ("tests/unit/learner/test_flow.py",)
+OFFLINE = ("tests/unit/learner/test_offline.py",)
 PATH, POLICY, PREFIX = "learner/flow.py", "learner/flow_policy.py", "learner/prefix.py"
 
 PATHS = (
@@ -50,4 +51,14 @@ PATHS = (
         "if self.options.noise == NONE:",
         FLOW,
     ),
+    Mutant("cloning-one-update-short", "learner/sac.py", "if step <= 0:", "if step < 0:", OFFLINE),
+    Mutant("warm-up-counts-the-cloning", "learner/sac.py", "self.step - self.config.cloning_updates", "self.step", OFFLINE),
+    Mutant(
+        "cloning-of-the-critics-rows",
+        "learner/sac.py",
+        "self.clone(self._sample(batch if actor_batch is None else actor_batch))",
+        "self.clone(self._sample(batch))",
+        OFFLINE,
+    ),
+    Mutant("cloning-without-its-weight", "learner/contract.py", "loss = cloning.weight * cloned\n", "loss = cloned\n", OFFLINE),
 )

@@ -128,15 +128,15 @@ LEARNER = (
     Mutant(
         "actor-moves-while-critics-warm-up",
         "learner/sac.py",
-        "self.step > self.config.critic_warmup_updates and ",
+        "step > config.critic_warmup_updates and ",
         "",
         OPTIONS,
     ),
     Mutant(
         "one-warm-up-update-short",
         "learner/sac.py",
-        "self.step > self.config.critic_warmup_updates",
-        "self.step >= self.config.critic_warmup_updates",
+        "step > config.critic_warmup_updates",
+        "step >= config.critic_warmup_updates",
         OPTIONS,
     ),
     Mutant(
@@ -203,8 +203,8 @@ LEARNER = (
     Mutant(
         "a-temperature-of-each-rank-s-own",
         "learner/sac.py",
-        "found.cloning\n        self._reduce(sample, found.gradients, found.loss, *means.values())",
-        "found.cloning\n        self._reduce(sample, found.gradients, found.loss)",
+        "if value is not None}\n        self._reduce(sample, found.gradients, found.loss, *means.values())",
+        "if value is not None}\n        self._reduce(sample, found.gradients, found.loss)",
         GROUP,
     ),
     Mutant(

@@ -61,7 +61,7 @@ def test_each_preset_makes_its_updates(tmp_path, name):
 
 
 def test_every_preset_is_tried():
-    assert {path.stem for path in PRESETS.glob("*.yaml")} == set(EXPECTED)
+    assert {path.stem for path in PRESETS.glob("*.yaml")} == {*EXPECTED, "bc"}
 
 
 def test_words_win_over_the_preset_and_the_preset_over_the_config(tmp_path, monkeypatch):
@@ -80,3 +80,18 @@ def test_words_win_over_the_preset_and_the_preset_over_the_config(tmp_path, monk
 def test_a_resumed_run_keeps_its_options(tmp_path, capsys):
     assert cli.main(["train", "--resume", str(tmp_path), "--preset", str(PRESETS / "redq.yaml")]) == 1
     assert "--resume takes config" in capsys.readouterr().err
+
+
+def test_cloning_makes_a_policy_of_demonstrations_without_an_env_step(tmp_path):
+    mapping = merge(merge(BASE, read_config(PRESETS / "bc.yaml")), SMALL)
+    demos = export_demos(tmp_path / "demos", make_config(merge(BASE, {"pacing": {"min_fill": 16}})))
+    sizes = {"pacing": {"offline_updates": 30}, "learner": {"cloning_updates": 30}, "pool": {"demos": [str(demos)]}}
+    config = make_config(merge(mapping, {**sizes, "eval": {"every": 0, "final_episodes": 0}}))
+    with MetricSinks(tmp_path, config.sinks) as sinks:
+        job = SyncRun(config, RunDir.create(tmp_path / "run", dump(config)), Told(), sinks, ManualClock())
+        try:
+            status = job.run(Interrupt())
+            counts = [int(part.get_state()["count"]) for part in (job.sac.actor_optimizer, job.sac.critic_optimizer)]
+            assert (counts, status["phase"], status["env_steps"]) == ([30, 0], "done", 0)
+        finally:
+            job.close()

@@ -281,6 +281,17 @@ def test_cloning_learns_both_ways_of_doing_it():
     assert 0.25 < float((drawn[:, 0] > 0).float().mean()) < 0.75
 
 
+def test_cloning_alone_leaves_what_it_cannot_train():
+    model = make()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    sac = SAC(model, SPEC, LearnerConfig(batch_size=8, bc_weight=1.0, cloning_updates=3), 0)
+    losses = [float(sac.update(make_batch(SPEC, 8, 0, steps=4))["actor/loss"]) for _ in range(3)]
+    assert all(map(math.isfinite, losses))
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert {name.split(".")[0] for name in moved} == {"prefix", "expert"}
+    assert not any(name.startswith("expert.level.") for name in moved)  # a noise level is nothing to be cloned
+
+
 def update(model, config=None, rows=8):
     """The critics' loss of three updates."""
     sac = SAC(model, SPEC, config or LearnerConfig(batch_size=rows), 0)

@@ -70,6 +70,50 @@ def test_nothing_is_cloned_unless_asked_for():
 
 
 @pytest.mark.parametrize("model", [None, OWN], ids=["mlp", "own"])
+def test_the_first_updates_clone_alone_then_the_critics_warm_up_then_all_move(model):
+    sac = make_sac(SPEC, model=model, bc_weight=2.0, cloning_updates=2, critic_warmup_updates=1, ema_decay=0.5)
+    batch, seen = make_batch(SPEC), []
+    parts = {"actor": sac.model.actor_params, "critic": sac.model.critic_params}
+
+    def state():
+        found = {name: [p.detach().clone() for _, p in params()] for name, params in parts.items()}
+        for name, tensor in sac.get_state()["tensors"].items():
+            found.setdefault(name.partition(".")[0], []).append(tensor)
+        return found
+
+    for _ in range(4):
+        mode, before = mode_of(sac, sac.prepare(batch)), state()
+        metrics = sac.update(batch)
+        after = state()
+        same = {name for name in before if all(map(torch.equal, before[name], after[name]))}
+        seen.append(set(before) - same - {"generator", "model"})
+        if "critic/loss" not in metrics:
+            expected = (mode - torch.from_numpy(batch.rows["action"].copy())).square().mean()
+            torch.testing.assert_close(metrics["actor/loss"], 2 * expected.detach(), **CLOSE)
+            torch.testing.assert_close(metrics["actor/cloning_loss"], expected.detach(), **CLOSE)
+            assert sac.q is None
+    actor, critic = {"actor", "actor_optimizer", "average"}, {"critic", "critic_optimizer"}
+    assert seen == [actor, actor, critic, actor | critic | {"alpha_optimizer", "log_alpha"}]
+
+
+def test_cloning_takes_the_actors_own_rows_and_skips_what_is_no_number():
+    sac = make_sac(SPEC, bc_weight=1.0, cloning_updates=9)
+    mine, theirs = make_batch(SPEC, seed=1), make_batch(SPEC, seed=2)
+    expected = float(make_sac(SPEC, bc_weight=1.0, cloning_updates=9).update(theirs)["actor/loss"])
+    assert float(sac.update(mine, actor_batch=theirs)["actor/loss"]) == expected
+    theirs.obs["obs"][:] = np.nan
+    before = sac.get_state()["tensors"]
+    assert float(sac.update(mine, actor_batch=theirs)["sac/updates_skipped"]) == 1
+    after = sac.get_state()["tensors"]
+    assert [name for name in before if not torch.equal(before[name], after[name])] == ["skipped"]
+
+
+def test_cloning_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"learner\.cloning_updates: 5 with learner\.bc_weight 0.*learner\.bc_weight 1"):
+        make_sac(SPEC, cloning_updates=5)
+
+
+@pytest.mark.parametrize("model", [None, OWN], ids=["mlp", "own"])
 def test_the_cloning_is_of_replayed_actions_and_adds_to_the_actors_loss(model):
     plain, cloning = (make_sac(SPEC, model=model, bc_weight=weight, **STILL) for weight in (0.0, 3.0))
     batch = make_batch(SPEC)
