@@ -18,9 +18,9 @@ from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE
 from headrace.launch.key_command import add_keys
 
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
-IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, or a Minari
-data set, which is seen from what SRC holds. SRC is read through first: of one that is refused nothing enters, and a new pool
-appears when it is whole. What a kill cuts while rows are appended is finished by the same import once more."""
+IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, a Minari data
+set, or a LeRobotDataset, which is seen from what SRC holds. SRC is read through first: of one that is refused nothing enters,
+and a new pool appears when it is whole. What a kill cuts while rows are appended is finished by the same import once more."""
 # One thread of the numeric libraries is best for them.
 LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "dry-run", "keys")
 
@@ -273,12 +273,15 @@ def _add_pool(commands: Any) -> None:
     into.add_argument(
         "--evict", action="store_true", help="rows may be evicted for those of SRC; else such an import is refused"
     )
-    demos = into.add_argument_group("demonstrations", "for HDF5 and Minari; after SRC and POOL")
+    demos = into.add_argument_group("demonstrations", "for HDF5, Minari and LeRobotDataset; after SRC and POOL")
     demos.add_argument("--obs", nargs="+", metavar="PATH=KEY", help="take these observations only, under these keys (text)")
     demos.add_argument("--low", nargs="+", type=float, metavar="X", help="lower bounds of actions, one or one a dimension")
     demos.add_argument("--high", nargs="+", type=float, metavar="X", help="upper bounds of actions, one or one a dimension")
     demos.add_argument("--success", metavar="PATH", help="flags of which the last one is an episode's outcome (text)")
-    demos.add_argument("--dones", choices=("terminated", "truncated"), default="terminated", help="what robomimic's done means")
+    demos.add_argument(
+        "--dones", choices=("terminated", "truncated"), default="terminated", help="what a done means that does not say"
+    )
+    demos.add_argument("--outcome", choices=("success", "failure"), help="of episodes of which SRC says none")
     demos.add_argument("--n-step", type=int, metavar="N", help="window of a new pool (env steps); default: 1")
     demos.add_argument("--chunk", type=int, metavar="H", help="env steps of a decision in a new pool (count); default: 1")
     demos.add_argument("--stack", type=int, metavar="H", help="frames of one observation in a new pool (count); default: 1")
@@ -402,7 +405,8 @@ def _import(args: argparse.Namespace, overrides: list[str]) -> int:
 
     pairs = [pair.partition("=") for pair in args.obs or ()]
     low, high = tuple(args.low or ()), tuple(args.high or ())
-    options = ReadOptions({path: key or path for path, _, key in pairs}, low, high, args.success or "", args.dones)
+    names = {path: key or path for path, _, key in pairs}
+    options = ReadOptions(names, low, high, args.success or "", args.dones, args.outcome or "")
     sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "chunk", "stack", "actor")}
     return import_command(args.source, args.target, options, **sizes, evict=args.evict)
 

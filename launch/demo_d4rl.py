@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.launch.demos import Demonstrations, Episode, ReadOptions, flags_of, obs_spec, outcome_of, wanted_obs
+from headrace.launch.demos import Demonstrations, Episode, ReadOptions, flags_of, obs_spec, wanted_obs
 from headrace.launch.hdf5 import Column, Hdf5
 
 
@@ -24,15 +24,15 @@ class D4rl(Demonstrations):
     format = "D4RL"
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path, self._file = path, Hdf5(path)
+        self.path, self._file, self._options = path, Hdf5(path), options
         try:
-            self._open(options)
+            self._open()
         except BaseException:
             self.close()
             raise
 
-    def _open(self, options: ReadOptions) -> None:
-        file = self._file
+    def _open(self) -> None:
+        file, options = self._file, self._options
         self._actions = file.column("actions")
         self.steps = n = len(self._actions)
         if len(self._actions.shape) != 1 or not n:
@@ -58,7 +58,7 @@ class D4rl(Demonstrations):
             ends.append(self.steps)
         start = 0
         for stop in ends:
-            outcome = outcome_of(None if self._success is None else bool(self._success[stop - 1]))
+            outcome = self._options.outcome_of(None if self._success is None else bool(self._success[stop - 1]))
             flags = self._terminals[start:stop], self._timeouts[start:stop]
             yield Episode(self._obs, self._actions, self._rewards, start, stop, *flags, self._next, outcome)
             start = stop

@@ -18,6 +18,7 @@ from headrace.common.errors import PoolError
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_DEMO, TransitionSpec
 from headrace.common.weights import NO_VERSION
 from headrace.launch.demos import Demonstrations, ReadOptions, Steps
+from headrace.launch.lerobot_layout import is_dataset
 
 STREAM = 1
 BLOCK_ROWS = 512
@@ -73,14 +74,23 @@ def spec_of(pool: SACReplayPool) -> TransitionSpec:
     return pool.spec
 
 
+def name_of(source: Path) -> str:
+    """Name of the actor whose rows the demonstrations at ``source`` become, where nobody says another."""
+    return source.name if source.is_dir() else source.stem
+
+
 def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
     """The file or data set at ``source``, whose format is seen from what is in it.
 
     Raises:
         PoolError: it is none of the formats that are read.
         PoolDamaged: it is one, but not a whole one.
-        ConfigError: h5py is missing.
+        ConfigError: what reads it is not installed; names the extra.
     """
+    if is_dataset(source):
+        from headrace.launch.demo_lerobot import LeRobot
+
+        return LeRobot(source, options)
     from headrace.launch.demo_d4rl import D4rl
     from headrace.launch.demo_minari import Minari, data_directory
     from headrace.launch.demo_robomimic import Robomimic
@@ -108,7 +118,8 @@ def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
 
 KNOWN = (
     "an export of headrace (a directory with manifest.json), robomimic's HDF5 (data/demo_0/...), D4RL's HDF5 (observations, "
-    "actions, rewards, terminals, timeouts), a Minari data set (a directory with metadata.json and main_data.hdf5)"
+    "actions, rewards, terminals, timeouts), a Minari data set (a directory with metadata.json and main_data.hdf5), a "
+    "LeRobotDataset (a directory with meta/info.json)"
 )
 
 
@@ -193,7 +204,7 @@ class DemoWriter:
             if not self._running:
                 self._episode += 1
                 self._outcomes[self._episode] = steps.outcome
-                self._assembler.begin(self._episode, {key: values[i] for key, values in steps.obs.items()})
+                self._assembler.begin(self._episode, {key: values[i] for key, values in steps.obs.items()}, steps.task)
                 self._t = 0
             ended = bool(steps.terminated[i]), bool(steps.truncated[i])
             after = {key: values[i] for key, values in steps.next_obs.items()}

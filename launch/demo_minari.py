@@ -6,16 +6,16 @@ more than actions, so the true last one is there. ``infos/success`` or ``infos/i
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headrace.common.errors import ConfigError, PoolDamaged, SpecError
+from headrace.common.errors import PoolDamaged, SpecError
 from headrace.launch.demos import (
     Bounds,
     Column,
@@ -24,10 +24,10 @@ from headrace.launch.demos import (
     ReadOptions,
     flags_of,
     obs_spec,
-    outcome_of,
     wanted_obs,
 )
 from headrace.launch.hdf5 import Hdf5
+from headrace.launch.pictures import Pictures
 
 Array = np.ndarray[Any, Any]
 METADATA, DATA = "metadata.json", "main_data.hdf5"
@@ -107,7 +107,8 @@ class Minari(Demonstrations):
             path = f"{episode}/observations/{name}" if name else f"{episode}/observations"
             shape = self._images.get(key)
             if shape is not None and self._file.is_coded(path):
-                out[key] = Jpegs(self._file.column(path, rows=rows, coded=True), shape)
+                coded = self._file.column(path, rows=rows, coded=True)
+                out[key] = Pictures(coded.name, len(coded), partial(_files, coded), shape, ("JPEG",))
             else:
                 out[key] = self._file.column(path, rows=rows, shape=self._shape_of(key))
         return out
@@ -119,50 +120,15 @@ class Minari(Demonstrations):
         chosen = self._options.success
         names = (chosen,) if chosen else tuple(name for name in _SUCCESS if self._file.has(f"{episode}/{name}"))
         if not names:
-            return outcome_of(None)
+            return self._options.outcome_of(None)
         column = self._file.column(f"{episode}/{names[0]}")
         if len(column) not in (n, n + 1):
             raise PoolDamaged(f"{column.name}: {len(column)} rows, expected {n} or {n + 1}")
-        return outcome_of(bool(flags_of(column)[-1]))
+        return self._options.outcome_of(bool(flags_of(column)[-1]))
 
 
-class Jpegs:
-    """A column of images that are kept as JPEG files."""
-
-    dtype = np.dtype(np.uint8)
-
-    def __init__(self, coded: Column, shape: tuple[int, ...]) -> None:
-        self._coded, self.shape, self.name = coded, shape, coded.name
-
-    def __len__(self) -> int:
-        return len(self._coded)
-
-    def read(self, start: int, stop: int) -> Array:
-        """Images ``[start, stop)``, ``(n, *shape)``.
-
-        Raises:
-            PoolDamaged: one is no JPEG, or of another size than the space says.
-        """
-        coded = self._coded.read(start, stop)
-        out = np.empty((len(coded), *self.shape), np.uint8)
-        for i, data in enumerate(coded):
-            out[i] = self._decode(np.asarray(data, np.uint8).tobytes(), start + i)
-        return out
-
-    def _decode(self, data: bytes, row: int) -> Array:
-        try:
-            from PIL import Image
-        except ImportError as error:  # pragma: no cover - the extra is part of dev
-            raise ConfigError("reading JPEG images needs pillow; install headrace[data]") from error
-        bands = self.shape[2] if len(self.shape) == 3 else 1
-        try:
-            with Image.open(io.BytesIO(data), formats=["JPEG"]) as image:
-                found = (image.height, image.width, len(image.getbands()))
-                if found != (*self.shape[:2], bands):  # before anything is unpacked
-                    raise PoolDamaged(f"{self.name}: row {row} is an image of {found}, expected {self.shape}")
-                return np.asarray(image, np.uint8).reshape(self.shape)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise PoolDamaged(f"{self.name}: row {row} is no whole JPEG ({str(error)[:100]})") from error
+def _files(coded: Column, start: int, stop: int) -> list[bytes]:
+    return [np.asarray(data, np.uint8).tobytes() for data in coded.read(start, stop)]
 
 
 def _metadata(path: Path) -> Mapping[str, Any]:

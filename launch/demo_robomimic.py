@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.common.errors import PoolDamaged
-from headrace.launch.demos import Demonstrations, Episode, ReadOptions, flags_of, obs_spec, outcome_of, wanted_obs
+from headrace.launch.demos import Demonstrations, Episode, ReadOptions, flags_of, obs_spec, wanted_obs
 from headrace.launch.hdf5 import Column, Hdf5
 
 _DEMO = re.compile(r"^demo_(\d{1,9})$")
@@ -74,8 +74,8 @@ class Robomimic(Demonstrations):
 
     def _outcome(self, base: str, n: int) -> int:
         if self._options.success:
-            return outcome_of(bool(flags_of(self._file.column(f"{base}/{self._options.success}", rows=n))[-1]))
+            return self._options.outcome_of(bool(flags_of(self._file.column(f"{base}/{self._options.success}", rows=n))[-1]))
         flag = self._file.attribute(base, "success")
         if flag is not None and flag not in (0, 1):
             raise PoolDamaged(f"{self._file.path}: {base}: attribute success is {flag!r}, expected 0 or 1")
-        return outcome_of(None if flag is None else bool(flag))
+        return self._options.outcome_of(None if flag is None else bool(flag))

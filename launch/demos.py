@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from headrace.common.specs import (
     OUTCOME_FAILURE,
     OUTCOME_SUCCESS,
     OUTCOME_UNKNOWN,
+    OUTCOMES,
     STORED_AS,
     ActionSpec,
     ObsSpec,
@@ -55,7 +57,8 @@ class ReadOptions:
         low: lower bounds of the actions, one number for all dimensions or one each; empty when not given.
         high: upper bounds.
         success: dataset of success flags, beside the actions of an episode; empty takes the format's own.
-        dones: what a robomimic ``done`` means, ``terminated`` or ``truncated``.
+        dones: what a ``done`` means that does not say it itself, ``terminated`` or ``truncated``.
+        outcome: ``success`` or ``failure`` of episodes of which the file says none; empty leaves it open.
     """
 
     obs: Mapping[str, str] = field(default_factory=dict)
@@ -63,11 +66,18 @@ class ReadOptions:
     high: tuple[float, ...] = ()
     success: str = ""
     dones: str = "terminated"
+    outcome: str = ""
 
     def key(self, path: str) -> str | None:
         """Pool key of an observation at ``path``; None when it is not wanted."""
         plain = path.replace("/", ".") or "obs"
         return self.obs.get(path) if self.obs else plain
+
+    def outcome_of(self, flag: bool | None) -> int:
+        """``OUTCOME_*`` of an episode's success flag, which may be missing."""
+        if flag is None:
+            return OUTCOMES.index(self.outcome) if self.outcome else OUTCOME_UNKNOWN
+        return OUTCOME_SUCCESS if flag else OUTCOME_FAILURE
 
     def bounds(self, dim: int) -> Bounds | None:
         """Bounds that were given, one a dimension.
@@ -91,6 +101,7 @@ class Steps:
     Attributes:
         first: whether these are the episode's first ones.
         outcome: ``OUTCOME_*`` of the episode.
+        task: its task.
         obs: key -> ``(n, *shape)``, as stored.
         next_obs: the true observation after each step.
         action: ``(n, A)`` float32, env units.
@@ -101,6 +112,7 @@ class Steps:
 
     first: bool
     outcome: int
+    task: int
     obs: dict[str, Array]
     next_obs: dict[str, Array]
     action: Array
@@ -123,6 +135,7 @@ class Episode:
         truncated: ``(stop - start,)`` bool; the last step ends the episode in any case.
         outcome: ``OUTCOME_*``.
         closed: row ``stop`` of ``obs`` is the observation after the last step.
+        task: number of its task.
         dropped: steps that were left out, since nothing says what came after them.
         stand_ins: terminated steps that keep their own observation as the next one.
     """
@@ -137,6 +150,7 @@ class Episode:
     next_obs: Mapping[str, Column] | None = None
     outcome: int = OUTCOME_UNKNOWN
     closed: bool = False
+    task: int = 0
     dropped: int = 0
     stand_ins: int = 0
 
@@ -165,6 +179,7 @@ class Episode:
             yield Steps(
                 low == self.start,
                 self.outcome,
+                self.task,
                 {key: stored(c, low, high) for key, c in self.obs.items()},
                 {key: self._next(key, low, high) for key in self.obs},
                 stored(self.actions, low, high).astype("<f4").reshape(high - low, -1),
@@ -192,6 +207,8 @@ class Demonstrations(ABC):
         action_dim: A.
         bounds: (low, high) of the actions, where the file says them.
         steps: steps in the file.
+        fps: steps a second; 0 where the file does not say.
+        tasks: number of a task -> what it is, in words, where the file says it.
         notes: what was decided about the file, for people.
     """
 
@@ -201,6 +218,8 @@ class Demonstrations(ABC):
     action_dim: int
     bounds: Bounds | None = None
     steps: int
+    fps: float = 0.0
+    tasks: Mapping[int, str] = MappingProxyType({})
     notes: tuple[str, ...] = ()
 
     @abstractmethod
@@ -258,11 +277,6 @@ def wanted_obs(paths: list[str], options: ReadOptions, where: str) -> dict[str, 
             raise ConfigError(f"--obs: {out[key]} and {path} of {where} would both be {key!r}")
         out[key] = path
     return dict(sorted(out.items()))
-
-
-def outcome_of(flag: bool | None) -> int:
-    """``OUTCOME_*`` of a success flag that may be missing."""
-    return OUTCOME_UNKNOWN if flag is None else OUTCOME_SUCCESS if flag else OUTCOME_FAILURE
 
 
 def flags_of(column: Column) -> Array:

@@ -23,7 +23,15 @@ from headrace.buffer.transfer import import_pool
 from headrace.common.errors import ConfigError, NoSpace, PoolDamaged, PoolError, SpecError
 from headrace.common.specs import TransitionSpec, fingerprint
 from headrace.launch.config import RunConfig
-from headrace.launch.demo_load import digests_of, is_export, load_demonstrations, look_through, open_demonstrations, spec_of
+from headrace.launch.demo_load import (
+    digests_of,
+    is_export,
+    load_demonstrations,
+    look_through,
+    name_of,
+    open_demonstrations,
+    spec_of,
+)
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
 
 LOG = logging.getLogger(__name__)
@@ -127,7 +135,7 @@ class _Recorded:
             ) from error
 
     def load(self, pool: SACReplayPool) -> None:
-        load_demonstrations(self._demos, pool, self._path.stem, look_through(self._demos, spec_of(pool)))
+        load_demonstrations(self._demos, pool, name_of(self._path), look_through(self._demos, spec_of(pool)))
 
 
 @contextlib.contextmanager

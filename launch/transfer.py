@@ -24,6 +24,7 @@ from headrace.launch.demo_load import (
     is_export,
     load_demonstrations,
     look_through,
+    name_of,
     open_demonstrations,
 )
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
@@ -88,7 +89,7 @@ def import_command(
     try:
         with _target(target, new_pool, sizes) as (pool, counting):
             spec = spec_for(demos, options, pool.spec, rows)  # refuses what does not fit a pool that was there
-            name, known = actor or source.stem, ""  # of a new pool a kill leaves nothing
+            name, known = actor or name_of(source), ""  # of a new pool a kill leaves nothing
             if not found.rows:
                 found = look_through(demos, spec, counting)
                 known = fingerprint({"files": digests_of(source), "options": asdict(options), "actor": name})
@@ -198,7 +199,7 @@ def _say(text: str) -> None:
 
 def _given(options: ReadOptions) -> dict[str, object]:
     names = {"--obs": options.obs, "--low": options.low, "--high": options.high, "--success": options.success}
-    return {**names, "--dones": options.dones if options.dones != ReadOptions.dones else None}
+    return {**names, "--outcome": options.outcome, "--dones": options.dones if options.dones != ReadOptions.dones else None}
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:
