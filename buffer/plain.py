@@ -18,6 +18,7 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.errors import BlockRefused, PoolError, SpecError
+from headrace.common.rounding import first_changed
 from headrace.common.specs import FRAME_DTYPES, SOURCE_DEMO, ActionSpec, ObsSpec, TransitionSpec, differences
 
 Array = np.ndarray[Any, Any]
@@ -116,8 +117,8 @@ class PlainLayout:
         rows = np.zeros(n, spec.row_dtype)
         rows["obs"][:, 0] = np.arange(n)
         rows["next_obs"][:, 0] = np.arange(n, 2 * n)
-        rows["action"] = _numeric(values["action"], "action").reshape(n, *spec.action.shape)
-        rows["rewards"] = _numeric(values["reward"], "reward").reshape(n, spec.window)
+        rows["action"] = _held(_numeric(values["action"], "action"), "action").reshape(n, *spec.action.shape)
+        rows["rewards"] = _held(_numeric(values["reward"], "reward"), "reward").reshape(n, spec.window)
         rows["steps"] = self._steps(values, spec.window)
         rows["terminated"] = _flag(values, "terminated" if "terminated" in values else "done")
         if "truncated" in values:
@@ -355,6 +356,14 @@ def _numeric(value: Any, name: str) -> Array:
     if array.dtype.str not in FRAME_DTYPES:
         raise SpecError(f"transitions.{name}: dtype {array.dtype} cannot be stored; expected floats or one of {FRAME_DTYPES}")
     return array
+
+
+def _held(values: Array, name: str) -> Array:
+    """Numbers that float32 can hold, which they are about to become."""
+    changed = first_changed(values)
+    if changed:
+        raise SpecError(f"transitions.{name}: {changed}; scale it, or give it as floating point, which is rounded")
+    return values
 
 
 def _flag(values: Mapping[str, Any], name: str) -> Array:

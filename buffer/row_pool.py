@@ -25,8 +25,9 @@ from headrace.buffer.store import Store
 from headrace.buffer.tally import COUNTERS
 from headrace.common.batch import Batch
 from headrace.common.block import Block
-from headrace.common.errors import PoolError
+from headrace.common.errors import LabelRefused, PoolError
 from headrace.common.label import Kind, Label
+from headrace.common.rounding import first_changed
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 
@@ -181,9 +182,14 @@ class RowPool:
         """Put ``rewards``, ``(n,)`` or ``(n, K)``, in place of those of rows ``first .. first + n - 1``; else as :meth:`label`.
 
         Raises:
-            LabelRefused: also reason ``reward``: a reward beyond the executed steps of its row.
+            LabelRefused: also reason ``reward``: a reward beyond the executed steps of its row, or a whole number that float32,
+                as which rewards are stored, cannot hold.
         """
-        values = np.asarray(rewards, "<f4")
+        given = np.asarray(rewards)
+        changed = first_changed(given)
+        if changed:
+            raise LabelRefused("reward", f"rewards: {changed}; scale them, or give them as floating point, which is rounded")
+        values = given.astype("<f4")
         values = values[:, None] if values.ndim == 1 else values
         return self.amend(actor, Label(Kind.REWARDS, stream, first, first + len(values) - 1, rewards=values))
 

@@ -8,6 +8,7 @@ episode is cut there as truncated. All of this is counted.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import numpy as np
 
 from headrace.actor.config import WindowConfig
 from headrace.common.errors import ConfigError, PoolDamaged, SpecError
+from headrace.common.rounding import first_changed
 from headrace.common.specs import (
     OUTCOME_FAILURE,
     OUTCOME_SUCCESS,
@@ -83,7 +85,7 @@ class ReadOptions:
         """Bounds that were given, one a dimension.
 
         Raises:
-            ConfigError: only one side, or another number of dimensions.
+            ConfigError: only one side, another number of dimensions, or bounds with nothing between them.
         """
         if not self.low and not self.high:
             return None
@@ -91,6 +93,11 @@ class ReadOptions:
             if len(values) not in (1, dim):
                 raise ConfigError(f"{name}: {len(values)} numbers, expected 1 or {dim}, one for each action dimension")
         low, high = (v * dim if len(v) == 1 else v for v in (self.low, self.high))
+        for i, (lower, upper) in enumerate(zip(low, high, strict=True)):
+            if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+                raise ConfigError(
+                    f"--low, --high: {lower:g} and {upper:g} in dimension {i}; they must be finite, and --low below --high"
+                )
         return low, high
 
 
@@ -169,7 +176,7 @@ class Episode:
         """The steps, a bounded number at a time.
 
         Raises:
-            PoolDamaged: naming a column that holds something that is not finite.
+            PoolDamaged: naming a column that holds something that is not finite, or that float32 changes.
         """
         nbytes = sum(int(np.prod(c.shape, dtype=np.int64)) * c.dtype.itemsize for c in self.obs.values())
         size = min(SLICE_ROWS, max(1, SLICE_BYTES // max(1, nbytes)))
@@ -182,8 +189,8 @@ class Episode:
                 self.task,
                 {key: stored(c, low, high) for key, c in self.obs.items()},
                 {key: self._next(key, low, high) for key in self.obs},
-                stored(self.actions, low, high).astype("<f4").reshape(high - low, -1),
-                stored(self.rewards, low, high).astype("<f4").reshape(high - low),
+                numbers(self.actions, low, high).reshape(high - low, -1),
+                numbers(self.rewards, low, high).reshape(high - low),
                 self.terminated[flags],
                 self.truncated[flags],
             )
@@ -231,15 +238,30 @@ class Demonstrations(ABC):
         """Close the file."""
 
 
+def numbers(column: Column, start: int, stop: int) -> Array:
+    """Rows of actions or rewards, float32.
+
+    Raises:
+        PoolDamaged: as :func:`stored`, or a whole number that float32 cannot hold.
+    """
+    values = stored(column, start, stop)
+    changed = first_changed(values, start)
+    if changed:
+        raise PoolDamaged(f"{column.name}: {changed}; scale the column, or write it as floating point")
+    return values.astype("<f4", copy=False)
+
+
 def stored(column: Column, start: int, stop: int) -> Array:
     """Rows of a column in the dtype that a pool stores.
 
     Raises:
-        PoolDamaged: a value that is not finite; names column and row.
+        PoolDamaged: a value that is not finite, or a dtype that is not stored; names column and row.
     """
     values = column.read(start, stop)
     if len(values) != stop - start:
         raise PoolDamaged(f"{column.name}: {len(values)} rows at {start}, expected {stop - start}")
+    if column.dtype.name not in STORED_AS:
+        raise PoolDamaged(f"{column.name}: dtype {column.dtype}; stored are {', '.join(STORED_AS)}")
     with np.errstate(over="ignore"):  # what does not fit into float32 is infinite then, and refused
         values = values.astype(STORED_AS[column.dtype.name], copy=False)
     if values.dtype.kind == "f" and not np.isfinite(values).all():

@@ -285,6 +285,8 @@ POOL = (
     ),
     planted("room-is-counted-in-rows", "ring", "frames * self.max_rows) // frames)", "self.max_rows))", "plain"),
     planted("blocks-longer-than-a-commit", "config", "if self.min_block_rows > self.max_block_rows:", "if False:", "ring"),
+    planted("plain-whole-numbers-change", "plain", "    if changed:\n", "    if False:\n", "plain"),
+    planted("amended-whole-numbers-change", "row_pool", "        if changed:\n", "        if False:\n", "labels"),
     planted("removed-pool-is-in-the-way", "generations", "file.write(bytes(8))", "pass", "generations"),
     planted(
         "record-before-its-data",

@@ -7,6 +7,7 @@ from campaign.planting import Mutant
 FATES = "tests/unit/launch/test_supervision_ranks.py"
 
 TRANSFER, DEMO_LOAD = ("tests/unit/launch/test_transfer.py",), ("tests/unit/launch/test_demo_load.py",)
+D4RL = ("tests/unit/launch/test_demo_d4rl.py",)
 
 ROLES = (
     Mutant(
@@ -43,6 +44,10 @@ ROLES = (
         "different = [] if like is None else",
         "different = [] if True else",
         ("tests/unit/launch/test_pinning.py",),
+    ),
+    Mutant("imported-whole-numbers-change", "launch/demos.py", "    if changed:\n", "    if False:\n", D4RL),
+    Mutant(
+        "even-numbers-alone-are-held", "common/rounding.py", "odd > _EXACT", "size % 2", ("tests/unit/common/test_rounding.py",)
     ),
     Mutant("import-evicts-unasked", "launch/transfer.py", "if not evict:", "if False:", TRANSFER),
     Mutant("what-was-cut-is-imported-twice", "buffer/transfer.py", "if underway.names is None else", "if True else", TRANSFER),

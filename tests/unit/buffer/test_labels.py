@@ -113,6 +113,8 @@ def test_rewards_are_amended_row_by_row():
     with pytest.raises(LabelRefused) as error:
         pool.amend_rewards("a", 1, short, np.ones((1, 3)))
     assert error.value.reason == "reward"
+    with pytest.raises(LabelRefused, match="reward: rewards: row 1 holds 16777217, .* would make 16777216"):
+        pool.amend_rewards("a", 1, 1, [[1, 0, 0], [16777217, 0, 0]])
     np.testing.assert_array_equal(pool.gather(np.arange(20)).rows["rewards"], after)
     prove_pool(pool)
 

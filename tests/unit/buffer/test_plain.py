@@ -261,6 +261,17 @@ def test_a_first_batch_with_a_number_that_is_none_fixes_nothing():
     assert pool.sample_batch(3)["state"].shape == (3, 7)
 
 
+@pytest.mark.parametrize("name", ["action", "reward"])
+def test_a_whole_number_that_float32_would_change_is_refused_by_row(name):
+    pool, data = pool_of(), transitions(0, 3)
+    data[name] = data[name].astype(np.int64)
+    pool.add_batch(data)
+    data[name].reshape(-1)[1] = -(1 << 24) - 1
+    with pytest.raises(SpecError, match=rf"transitions\.{name}: row 1 holds -16777217, .* would make -16777216; scale it"):
+        pool.add_batch(data)
+    assert pool.size == 3
+
+
 def test_a_pool_of_long_blocks_says_that_plain_dictionaries_will_not_fill_it(caplog):
     pool = SACReplayPool(100, config=PoolConfig(min_block_rows=8, max_block_rows=8))
     for start in range(0, 300, 3):

@@ -79,6 +79,11 @@ D4RL_FAULTS = {
     "infinite action": (spoil("actions", 21, np.inf), "actions: row 21 holds NaN"),
     "nan reward": (spoil("rewards", 0, np.nan), "rewards: row 0 holds NaN"),
     "too large for float32": (put("rewards", np.full(22, 1e200)), "rewards: row 0 holds NaN, infinity, or what float32"),
+    "changed by float32": (
+        put("rewards", np.where(np.arange(22) == 9, (1 << 24) + 1, 1 << 30)),
+        "rewards: row 9 holds 16777217, a whole number that float32 would make 16777216; scale the column",
+    ),
+    "unsigned": (put("rewards", np.ones(22, "u8")), "rewards: dtype uint64; stored are bool, uint8"),
     "flag": (put("terminals", np.full(22, 2)), "terminals: (22,) of int64, expected one 0 or 1 a row"),
     "text": (put("rewards", np.array([b"x"] * 22)), "rewards: dtype |S1"),
     "objects": (put("rewards", ["x"] * 22, dtype=h5py.string_dtype()), "rewards: dtype object"),

@@ -71,7 +71,8 @@ def test_what_will_be_evicted_is_said_before_the_first_row_enters(pool_dir, tmp_
 @pytest.mark.parametrize("flat", [[], ["--flat"]])
 def test_a_new_pool_holds_all_rows_also_of_one_whose_blocks_were_short(tmp_path, capsys, flat):
     lane = Lane(lane_spec(), 1, (1,))  # each row ends an episode and has two frames
-    with SACReplayPool(1000, path=tmp_path / "pool", spec=lane_spec(), config=PoolConfig(min_block_rows=32)) as pool:
+    config = PoolConfig(min_block_rows=32, max_block_rows=32)
+    with SACReplayPool(1000, path=tmp_path / "pool", spec=lane_spec(), config=config) as pool:
         for _ in range(200):
             pool.insert(lane.block(1), "arm", 1, lane.seq - 1)
     run(capsys, "pool", "export", tmp_path / "pool", tmp_path / "out", *flat)
