@@ -181,7 +181,12 @@ class ShardReader:
         where = directory / manifest.NAME
         found = body.get("format"), body.get("version")
         if found != (FORMAT, VERSION):
-            raise PoolDamaged(f"{where}: format {found}, not {(FORMAT, VERSION)}; pools are exported first")
+            place = (
+                directory.absolute().parent if "number" in body else directory
+            )  # a snapshot is exported with those beside it
+            pool = "generation" in body or "number" in body
+            first = f"; pools are exported first (headrace pool export {place} SHARDS)" if pool else ""
+            raise PoolDamaged(f"{where}: format {found}, not {(FORMAT, VERSION)}{first}")
         try:
             self.flat = bool(body["flat"])
             self.actors = [str(name) for name in body["actors"]]

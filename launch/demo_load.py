@@ -11,6 +11,7 @@ from headrace.actor.assembler import Assembler
 from headrace.buffer.manifest import NAME as MANIFEST
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import file_digest
+from headrace.buffer.snapshot import is_snapshot
 from headrace.buffer.transfer import Begin, Progress, free_name, gone
 from headrace.buffer.underway import Underway
 from headrace.common.block import Block
@@ -113,6 +114,8 @@ def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
             if any(name.startswith("episode_") for name in members):
                 raise PoolError(f"{source}: a part of a Minari data set; name the directory that also has its metadata.json")
             raise PoolError(f"{source}: HDF5 of an unknown layout: {', '.join(members[:16]) or 'nothing'} at its root; {KNOWN}")
+    if is_snapshot(source) or (source / "config.yaml").is_file():
+        raise PoolError(f"{source}: rows of a run, or of snapshots, are exported first (headrace pool export {source} SHARDS)")
     raise PoolError(f"{source}: {'' if source.exists() else 'does not exist, or '}is none of what is read: {KNOWN}")
 
 

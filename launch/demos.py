@@ -285,11 +285,15 @@ def wanted_obs(paths: list[str], options: ReadOptions, where: str) -> dict[str, 
     """Pool key -> path of the observations to read.
 
     Raises:
-        ConfigError: a path of ``--obs`` that is not in the file, or two for one key.
+        ConfigError: a path of ``--obs`` that is not in the file or has no key, or two for one key.
     """
     for path in options.obs:
+        if not options.obs[path]:
+            raise ConfigError(f"--obs {path}=: no key; expected PATH=KEY, or PATH for a key of that name")
         if path not in paths:
-            raise ConfigError(f"--obs {path}={options.obs[path]}: not in {where}; there are: {', '.join(paths[:64]) or 'none'}")
+            raise ConfigError(
+                f"--obs {path}={options.obs[path]}: not in {where}; there are: {', '.join(map(_shown, paths[:64])) or 'none'}"
+            )
     out: dict[str, str] = {}
     for path in paths:
         key = options.key(path)
@@ -299,6 +303,10 @@ def wanted_obs(paths: list[str], options: ReadOptions, where: str) -> dict[str, 
             raise ConfigError(f"--obs: {out[key]} and {path} of {where} would both be {key!r}")
         out[key] = path
     return dict(sorted(out.items()))
+
+
+def _shown(path: str) -> str:
+    return path or "one array without a path, which --obs =KEY names"
 
 
 def flags_of(column: Column) -> Array:

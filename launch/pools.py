@@ -33,12 +33,16 @@ def find_pool(target: Path) -> Path:
     if (target / "config.yaml").is_file():
         run = RunDir(target)
         # Read without checking: a pool outlives options that a later version no longer knows.
-        elsewhere = read_config(run.config).get("run", {}).get("pool_dir", "")
+        section = read_config(run.config).get("run") or {}
+        elsewhere = section.get("pool_dir", "") if isinstance(section, dict) else section
+        if not isinstance(elsewhere, str):
+            raise PoolError(f"{run.config}: run.pool_dir: expected a path, got {elsewhere!r}")
         places = [run.pool_dir(elsewhere), run.pool]
     for place in places:
         if generations.is_pool(place) or snapshot.is_snapshot(place):
             return place
-    raise PoolError(f"{target}: no pool here (looked for {manifest.NAME} in {', '.join(map(str, places))})")
+    looked = f"looked for {manifest.NAME} in {', '.join(map(str, places))}" if target.exists() else "it does not exist"
+    raise PoolError(f"{target}: no pool here ({looked})")
 
 
 def open_pool(place: Path) -> PoolView | SACReplayPool:
@@ -81,10 +85,15 @@ def find_past(config: RunConfig) -> Path | None:
     """The pool directory that ``run.pool_from`` names; none when it is empty.
 
     Raises:
-        ConfigError: there is no pool.
+        ConfigError: there is no pool, or something else.
     """
+    if not config.run.pool_from:
+        return None
     try:
-        return find_pool(Path(config.run.pool_from).expanduser()) if config.run.pool_from else None
+        place = find_pool(Path(config.run.pool_from).expanduser())
+        if generations.is_pool(place):
+            generations.read(place)  # an export looks like a pool until it is read
+        return place
     except PoolError as error:
         raise ConfigError(f"run.pool_from: {error}") from error
 

@@ -93,3 +93,14 @@ def test_what_is_none_of_the_formats_is_refused(tmp_path, capsys, monkeypatch):
     place = write_minari(tmp_path, monkeypatch) / "data" / "main_data.hdf5"
     assert "name the directory" in fails(capsys, "pool", "import", place, tmp_path / "new")
     assert "--obs nothing=x: not in" in fails(capsys, "pool", "import", place.parent, tmp_path / "new", "--obs", "nothing=x")
+    file = write_d4rl(tmp_path / "d.hdf5")
+    for words, said in (
+        (("--obs", "="), "--obs =: no key; expected PATH=KEY"),
+        (("--obs", "x=y"), "not in observations; there are: one array without a path, which --obs =KEY names"),
+        (("--low", 1, "--high", -1), "--low, --high: 1 and -1 in dimension 0; they must be finite, and --low below --high"),
+        (("--low", "nan", "--high", 1), "--low, --high: nan and 1 in dimension 0"),
+        (("--low", -1), "--high: 0 numbers, expected 1 or 2"),
+        (("--actor", "x" * 300, *BOUNDS), "--actor: actor-name: 'xxx"),
+    ):
+        assert said in fails(capsys, "pool", "import", file, tmp_path / "new", *words)
+    assert not (tmp_path / "new").exists()

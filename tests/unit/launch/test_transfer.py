@@ -152,14 +152,20 @@ def test_a_pool_that_is_in_use_is_refused_with_its_owner(pool_dir, tmp_path, cap
 def test_what_is_no_pool_to_append_to_is_refused(pool_dir, tmp_path, capsys):
     run(capsys, "pool", "export", pool_dir, tmp_path / "out")
     assert "not the manifest of a pool" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "out")
-    assert "pools are exported first" in fails(capsys, "pool", "import", pool_dir, tmp_path / "new")
+    assert f"exported first (headrace pool export {pool_dir} S" in fails(capsys, "pool", "import", pool_dir, tmp_path / "new")
     with SACReplayPool(64, path=pool_dir) as pool:
         pool.save(tmp_path / "snapshot")
     assert "no pool; to make one: headrace pool export" in fails(
         capsys, "pool", "import", tmp_path / "out", tmp_path / "snapshot"
     )
+    for source in (tmp_path / "snapshot", tmp_path / "snapshot" / "snapshot-000001"):
+        said = f"exported first (headrace pool export {tmp_path / 'snapshot'} SHARDS)"
+        assert said in fails(capsys, "pool", "import", source, tmp_path / "new")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
+    assert "notes.txt: is a file; a pool is a directory" in fails(
+        capsys, "pool", "import", tmp_path / "out", tmp_path / "full" / "notes.txt"
+    )
     assert "no pool here" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "full")
     assert "--capacity: not here" in fails(capsys, "pool", "import", tmp_path / "out", pool_dir, "--capacity", "5")
     assert "--capacity: not here" in fails(capsys, "pool", "import", tmp_path / "out", pool_dir, "--capacity", "0")
