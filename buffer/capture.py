@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.buffer.fence import Fence
-from headrace.buffer.files import LEDGER_TABLE, ROWS, Field, column_file, frame_file
+from headrace.buffer.files import LEDGER_TABLE, ROWS, column_file, frame_file
+from headrace.buffer.header import Field
 from headrace.common.errors import PoolError
 
 if TYPE_CHECKING:

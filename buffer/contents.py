@@ -10,7 +10,9 @@ import numpy as np
 
 from headrace.buffer.capture import STATISTICS
 from headrace.buffer.files import LEDGER_TABLE, OPTIONAL_COLUMNS, ROWS, SLOT_COLUMNS, column_file, frame_file
+from headrace.buffer.header import MOST
 from headrace.buffer.ledger import ENTRY
+from headrace.buffer.segment import NUMBERS
 from headrace.common.errors import PoolDamaged, SpecError
 from headrace.common.specs import TransitionSpec
 
@@ -64,6 +66,9 @@ class Contents:
         if missing:
             raise PoolDamaged(f"{missing[0]}: missing from the snapshot")
         _check_arrays(spec, arrays, numbers)
+        for name in ("head", "frame_head", "reach", *NUMBERS):
+            if not 0 <= numbers[name] <= MOST:
+                raise PoolDamaged(f"numbers.{name}: {numbers[name]}, a pool counts from 0 to {MOST}")
         columns |= {name: column_file(name) for name in OPTIONAL_COLUMNS if column_file(name) in arrays}
         rows = {"rows": [arrays[ROWS]], **{name: [arrays[file]] for name, file in columns.items()}}
         frames = {key: [arrays[file]] for key, file in keys.items()}

@@ -17,15 +17,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from headrace.buffer import header as pool_header
 from headrace.buffer import manifest, stamps
-from headrace.buffer.files import HEADER, OPTIONAL_COLUMNS, Field, Header, PoolFiles, column_file
+from headrace.buffer.files import OPTIONAL_COLUMNS, PoolFiles, column_file
+from headrace.buffer.header import Field, Header
 from headrace.buffer.stamps import Stamps
 from headrace.common import boot
 from headrace.common.errors import PoolDamaged, PoolTorn, SyncFailed
 
 NAME = "durable.bin"
 _OURS = (Field.EPOCH, Field.NONCE, Field.OWNER)  # of the owner, and not of what it holds
-_FIELDS = 512  # bytes of the header that hold fields
+_FAILED = 1 << 47  # in BOOT, beside the number of the boot: a sync has failed
 _NEVER = 1 << 62
 _log = logging.getLogger(__name__)
 
@@ -55,10 +57,12 @@ def check_recovered(folder: Path) -> None:
 
 def _stopped_in_use(folder: Path) -> bool:
     try:
-        fields = memoryview((folder / HEADER).read_bytes()[:_FIELDS]).cast("q")
-        return fields[Field.OWNER] != 0 and abs(fields[Field.BOOT]) not in (0, boot.boot_number())
+        header = Header((folder / pool_header.NAME).read_bytes()[: Header.WORDS])
+        if {Field.OWNER, Field.BOOT} & set(header.damaged()):
+            return False
+        return header[Field.OWNER] != 0 and header[Field.BOOT] & ~_FAILED not in (0, boot.boot_number())
     except (OSError, TypeError, IndexError):
-        return False  # missing or cut, which whoever maps it will say
+        return False  # missing or cut, which whoever maps it will say, as of damage
 
 
 def recover(files: PoolFiles, payload_size: int) -> None:
@@ -68,9 +72,12 @@ def recover(files: PoolFiles, payload_size: int) -> None:
         PoolDamaged: there are records, and none is whole.
     """
     header, here, folder = files.header, boot.boot_number(), files.folder
-    if folder is None or header[Field.BOOT] in (0, here):
+    if folder is None:
         return
-    failed = header[Field.BOOT] == -here  # in this boot, so what is mapped is whole, and only the disk is behind
+    header.require_whole(folder, (Field.BOOT,))
+    if header[Field.BOOT] in (0, here):
+        return
+    failed = header[Field.BOOT] == here | _FAILED  # in this boot, so what is mapped is whole, and only the disk is behind
     if (folder / NAME).exists():
         _restore(files, folder, payload_size)
         if not failed:
@@ -85,13 +92,13 @@ def _restore(files: PoolFiles, folder: Path, payload_size: int) -> None:
     fd, records = _open(folder / NAME, payload_size)
     os.close(fd)
     stamp = records.read(0, _NEVER)
-    found = memoryview(stamp.payload[:_FIELDS]).cast("q")
+    found, damaged = Header(stamp.payload[: Header.WORDS]), files.header.damaged()
     for field in Field:
-        if field not in (*_OURS, Field.BOOT):
+        if field not in (*_OURS, Field.BOOT) or field in damaged:  # nobody knows which words of it the disk has
             files.header[field] = found[field]
     files.header[Field.EPOCH] = max(files.header[Field.EPOCH], found[Field.EPOCH])
     for _ in range(2):
-        files.stamps.write(stamp.head, stamp.payload[_FIELDS:])
+        files.stamps.write(stamp.head, stamp.payload[Header.WORDS :])
 
 
 @contextlib.contextmanager
@@ -108,7 +115,7 @@ def waiting(files: PoolFiles) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        files.header[Field.BOOT] = -boot.boot_number()
+        files.header[Field.BOOT] = boot.boot_number() | _FAILED
         raise SyncFailed(
             f"{files.folder}: the disk failed to take what was to be acknowledged ({error.strerror or error}); nothing of it"
             " is acknowledged, and the pool goes on from its last sync when it is opened again"
@@ -117,7 +124,7 @@ def waiting(files: PoolFiles) -> Iterator[None]:
 
 def has_failed(files: PoolFiles) -> bool:
     """Whether a sync of this owner has failed."""
-    return files.header[Field.BOOT] < 0
+    return bool(files.header[Field.BOOT] & _FAILED)
 
 
 def remove(folder: Path) -> None:
@@ -163,7 +170,7 @@ class Durable:
         with waiting(self._files):
             for fd in self._data:
                 os.fdatasync(fd)
-            self._stamps.write(header.head, header.raw(_FIELDS) + payload)
+            self._stamps.write(header.head, header.raw(Header.WORDS) + payload)
             os.fdatasync(self._fd)
             if self._making is not None:
                 self._making.rename(self._path)
@@ -182,7 +189,7 @@ class Durable:
 
 
 def _open(path: Path, payload_size: int) -> tuple[int, Stamps]:
-    size = stamps.size(_FIELDS + payload_size)
+    size = stamps.size(Header.WORDS + payload_size)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     os.posix_fallocate(fd, 0, size)
-    return fd, Stamps(mmap.mmap(fd, size), _FIELDS + payload_size, NAME)
+    return fd, Stamps(mmap.mmap(fd, size), Header.WORDS + payload_size, NAME)

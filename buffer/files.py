@@ -12,7 +12,6 @@ import mmap
 import os
 import uuid
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -20,7 +19,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from headrace.buffer import header as pool_header
 from headrace.buffer import journal, manifest, space, stamps
+from headrace.buffer.header import Field, Header
 from headrace.buffer.journal import Journal
 from headrace.buffer.ring import Geometry
 from headrace.buffer.stamps import Stamps
@@ -30,10 +31,7 @@ from headrace.common.label import MAX_REWARD_BYTES
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
-FORMAT = 2
-MAGIC = int.from_bytes(b"headrace", "little", signed=True)
-LOADING = int.from_bytes(b"loading!", "little", signed=True)  # a word, since no single flipped bit may empty a pool
-ROWS, HEADER, LEDGER, JOURNAL = "rows.npy", "header.bin", "ledger.bin", "journal.bin"
+ROWS, LEDGER, JOURNAL = "rows.npy", "ledger.bin", "journal.bin"
 LEDGER_TABLE = "ledger.npy"  # the readable form, in snapshots
 # What may change after a row is committed: one array a name, an entry a row slot, file ``<name>.npy``. A commit writes the
 # row's field of that name, or 0 where it has none.
@@ -41,87 +39,6 @@ SLOT_COLUMNS: dict[str, str] = {"outcome": "|u1", "discarded": "|u1"}
 OPTIONAL_COLUMNS: dict[str, str] = {"priority": "<f4"}  # the same for what not every pool has
 MAX_RECORD = MAX_REWARD_BYTES + 256  # a label and its rewards
 _MAX_QUOTED = 150
-
-
-class Field(IntEnum):
-    """Index of each 8-byte little-endian field of ``header.bin``."""
-
-    MAGIC = 0
-    FORMAT = 1
-    UUID_LOW = 2
-    UUID_HIGH = 3
-    EPOCH = 4  # raised durably at every open and restore: a handle of an earlier epoch is void
-    NONCE = 5  # new at every open: a reader that sees the owner's nonce has mapped the same file
-    OWNER = 6  # pid
-    CAPACITY = 7
-    HEAD = 8  # rows below are committed; the one store that publishes a commit
-    FLOOR = 9  # rows below are gone although the capacity would keep them
-    FRAME_HEAD = 10
-    RETIRED = 11  # rows that lost their frames; valid while COUNTED == FLOOR, else NEXT_RETIRED is
-    NEXT_RETIRED = 12
-    COUNTED = 13
-    UPDATES = 14  # optimiser updates granted in the online phase
-    DUPLICATES = 15  # rows that were sent again
-    RESTORING = 16  # LOADING while a snapshot is being loaded, else 0
-    REACH = 17  # most rows that one commit in the ring may have
-    AMENDS = 18  # changes of committed rows, times two; odd while one is being written
-    DISCARDED = 19  # rows that a label has discarded
-    LABELS_GONE = 20  # rows that a label named when they were gone
-    MAX_PRIORITY = 21  # bits of the largest float32 priority that any row ever had; 0 before there is one
-    STALE_UPDATES = 22  # priorities of rows that were gone
-    OFFLINE = 24  # optimiser updates granted in the offline phase
-    BOOT = 25  # which boot of the machine the files were last opened in, see durable.py
-    SETTLED = 26  # updates granted when a learner last left with all of them made, plus 1; 0 before
-
-
-class Header:
-    """Aligned int64 fields in one mapped page; each store is one 8-byte move."""
-
-    SIZE = mmap.PAGESIZE
-
-    def __init__(self, buffer: mmap.mmap) -> None:
-        self._buffer = buffer
-        self._fields = memoryview(buffer).cast("q")
-
-    def __getitem__(self, field: Field) -> int:
-        return self._fields[field]
-
-    def __setitem__(self, field: Field, value: int) -> None:
-        self._fields[field] = value
-
-    @property
-    def head(self) -> int:
-        """Id after the newest committed row."""
-        return self._fields[Field.HEAD]
-
-    @property
-    def tail(self) -> int:
-        """Oldest live row: publishing HEAD evicts by itself, so that commit and eviction are one store."""
-        return max(self._fields[Field.FLOOR], self._fields[Field.HEAD] - self._fields[Field.CAPACITY])
-
-    @property
-    def retired(self) -> int:
-        """Rows that went before their time because their frames were overwritten, also after a kill inside a retirement."""
-        counted = self._fields[Field.COUNTED] == self._fields[Field.FLOOR]
-        return self._fields[Field.RETIRED if counted else Field.NEXT_RETIRED]
-
-    @property
-    def updates(self) -> int:
-        """Optimiser updates granted, in both phases."""
-        return self._fields[Field.UPDATES] + self._fields[Field.OFFLINE]
-
-    @property
-    def settled(self) -> bool:
-        """Whether a learner has left with every update made, and none was granted since."""
-        return self._fields[Field.SETTLED] == self.updates + 1
-
-    def raw(self, size: int) -> bytes:
-        """The first ``size`` bytes."""
-        return self._buffer[:size]
-
-    def flush(self) -> None:
-        """Make the header durable."""
-        self._buffer.flush()
 
 
 @dataclass(frozen=True)
@@ -236,7 +153,7 @@ def anonymous(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> PoolF
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in _arrays(spec, sizes).items()}
     alone = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # a forked child must not share the header of rows that it does not share
     raw = {name: mmap.mmap(-1, size, alone) for name, size in _raw_files(payload_size).items()}
-    return _assemble(spec, sizes, arrays, raw, payload_size, uuid.uuid4(), None)
+    return _begun(_assemble(spec, arrays, raw, payload_size, uuid.uuid4(), None), sizes)
 
 
 def create(
@@ -263,7 +180,7 @@ def create(
         for name in names:
             (directory / name).unlink(missing_ok=True)
         raise NoSpace(f"{directory}: reserving {needed} bytes failed: {error.strerror}") from error
-    return _map(directory, spec, sizes, payload_size, pool_id or uuid.uuid4())
+    return _begun(_map(directory, spec, sizes, payload_size, pool_id or uuid.uuid4()), sizes)
 
 
 def open_existing(
@@ -274,10 +191,9 @@ def open_existing(
     Raises:
         PoolDamaged: naming the file that is missing, cut, or of another pool.
     """
-    files = _map(directory, spec, sizes, payload_size, None, readonly=readonly)
-    found = (files.header[Field.MAGIC], files.header[Field.FORMAT])
-    if found != (MAGIC, FORMAT) or files.pool_id != pool_id:
-        raise PoolDamaged(f"{directory / HEADER}: not the header of pool {pool_id}")
+    files = _map(directory, spec, sizes, payload_size, pool_id, readonly=readonly)
+    if not files.header.is_of(pool_id):
+        raise PoolDamaged(f"{directory / pool_header.NAME}: not the header of pool {pool_id}")
     return files
 
 
@@ -297,7 +213,7 @@ def nbytes(spec: TransitionSpec, sizes: Geometry, payload_size: int) -> int:
 
 def _raw_files(payload_size: int) -> dict[str, int]:
     """File name -> bytes of what is no array."""
-    return {HEADER: Header.SIZE, LEDGER: stamps.size(payload_size), JOURNAL: journal.size(MAX_RECORD)}
+    return {pool_header.NAME: Header.SIZE, LEDGER: stamps.size(payload_size), JOURNAL: journal.size(MAX_RECORD)}
 
 
 def _create_npy(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -334,13 +250,13 @@ def _map(
     spec: TransitionSpec,
     sizes: Geometry,
     payload_size: int,
-    pool_id: uuid.UUID | None,
+    pool_id: uuid.UUID,
     *,
     readonly: bool = False,
 ) -> PoolFiles:
     arrays = {name: _map_npy(directory / name, *wanted, readonly=readonly) for name, wanted in _arrays(spec, sizes).items()}
     raw = {name: _map_raw(directory / name, size, readonly=readonly) for name, size in _raw_files(payload_size).items()}
-    files = _assemble(spec, sizes, arrays, raw, payload_size, pool_id, directory)
+    files = _assemble(spec, arrays, raw, payload_size, pool_id, directory)
     for name, kind in OPTIONAL_COLUMNS.items():
         path = directory / column_file(name)
         if path.exists():
@@ -389,24 +305,20 @@ def _map_raw(path: Path, size: int, *, readonly: bool) -> mmap.mmap:
 
 def _assemble(
     spec: TransitionSpec,
-    sizes: Geometry,
     arrays: dict[str, Array],
     raw: dict[str, mmap.mmap],
     payload_size: int,
-    pool_id: uuid.UUID | None,
+    pool_id: uuid.UUID,
     folder: Path | None,
 ) -> PoolFiles:
-    """Put the parts together; a given ``pool_id`` is that of a new pool, and is written into the header."""
-    header = Header(raw[HEADER])
-    if pool_id is not None:
-        low, high = (int.from_bytes(pool_id.bytes[i : i + 8], "little", signed=True) for i in (0, 8))
-        new = {Field.MAGIC: MAGIC, Field.FORMAT: FORMAT, Field.UUID_LOW: low, Field.UUID_HIGH: high}
-        for field, value in {**new, Field.CAPACITY: sizes.capacity, Field.REACH: sizes.max_rows}.items():
-            header[field] = value
-    else:
-        halves = (header[field].to_bytes(8, "little", signed=True) for field in (Field.UUID_LOW, Field.UUID_HIGH))
-        pool_id = uuid.UUID(bytes=b"".join(halves))
     columns = {name: arrays[column_file(name)] for name in SLOT_COLUMNS}
     frames = {o.key: arrays[frame_file(o.key)] for o in spec.obs}
-    twin, record = Stamps(raw[LEDGER], payload_size), Journal(raw[JOURNAL])
+    header, twin, record = Header(raw[pool_header.NAME]), Stamps(raw[LEDGER], payload_size), Journal(raw[JOURNAL])
     return PoolFiles(arrays[ROWS], columns, frames, header, twin, record, pool_id, folder)
+
+
+def _begun(files: PoolFiles, sizes: Geometry) -> PoolFiles:
+    """Files that were just made, with the header of a new pool."""
+    files.header.create(files.pool_id)
+    files.header[Field.CAPACITY], files.header[Field.REACH] = sizes.capacity, sizes.max_rows
+    return files

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.buffer import manifest
-from headrace.buffer.files import FORMAT, HEADER, Field
+from headrace.buffer import header, manifest
+from headrace.buffer.header import FORMAT, Field
 from headrace.common.errors import PoolDamaged
 
 _UUID = re.compile(r"^[0-9a-f]{32}$")
 _NAME = re.compile(r"^generation-(\d{6,})$")
 _HEAD = 8 * Field.HEAD  # where the header says how many rows were ever committed
+_NO_ROWS = header.sealed(Field.HEAD, 0).to_bytes(8, "little")
 
 
 def is_pool(directory: Path) -> bool:
@@ -72,9 +73,9 @@ def remove(directory: Path) -> None:
     found = read(directory)
     if found is None:
         return
-    with open(found[1] / HEADER, "r+b") as file:  # first, so that no kill leaves rows without a manifest
+    with open(found[1] / header.NAME, "r+b") as file:  # first, so that no kill leaves rows without a manifest
         file.seek(_HEAD)
-        file.write(bytes(8))
+        file.write(_NO_ROWS)
         file.flush()
         os.fsync(file.fileno())
     (directory / manifest.NAME).unlink()
@@ -101,9 +102,9 @@ def _instead(directory: Path, body: Mapping[str, Any]) -> str:
 
 def _with_rows(directory: Path) -> Path | None:
     """A generation in ``directory`` that rows were committed to; one that no manifest ever named has none."""
-    for header in directory.glob(f"generation-*/{HEADER}"):
-        with open(header, "rb") as file:
+    for path in directory.glob(f"generation-*/{header.NAME}"):
+        with open(path, "rb") as file:
             file.seek(_HEAD)
-            if any(file.read(8)):
-                return header.parent
+            if file.read(8) not in (_NO_ROWS, bytes(8), b""):  # zeros: reserved, and its header not yet begun
+                return path.parent
     return None

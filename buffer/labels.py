@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.fence import Fence
-from headrace.buffer.files import Field, PoolFiles
+from headrace.buffer.files import PoolFiles
+from headrace.buffer.header import MOST, Field
 from headrace.buffer.segment import Segment
 from headrace.common.errors import LabelRefused, PoolDamaged
 from headrace.common.label import ANY_EPISODE, Kind, Label
@@ -74,7 +75,7 @@ class Labels:
         ids = self._meant(label, found)
         rows = self._segment.reader.rows(ids)
         ids, rewards = self._changed(label, ids, rows)
-        counts = header[Field.DISCARDED], header[Field.LABELS_GONE] + label.n_rows - len(found)
+        counts = header[Field.DISCARDED], min(MOST, header[Field.LABELS_GONE] + label.n_rows - len(found))
         if len(ids):
             self._amending(ids, self._segment.reader.rows(ids))
             counts = counts[0] + (len(ids) if label.kind is Kind.DISCARD else 0), counts[1]

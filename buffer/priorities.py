@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.config import SamplingConfig
-from headrace.buffer.files import Field, Header
+from headrace.buffer.header import Field, Header
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.ring import spans
 from headrace.buffer.sampler import Drawn, joined, require_rows

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buffer.files import Field
 from headrace.buffer.handles import HandleReader
+from headrace.buffer.header import Field
 from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled
 from headrace.buffer.pinned import Pinned

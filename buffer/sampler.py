@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from headrace.buffer.files import Header
+from headrace.buffer.header import Header
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.random_source import RandomSource
 from headrace.buffer.tombstones import Tombstones

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.config import SamplingConfig
-from headrace.buffer.files import Field
+from headrace.buffer.header import Field
 from headrace.buffer.inserted import Inserted
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.priorities import Priorities, check_priorities

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.fence import Fence
-from headrace.buffer.files import Field, PoolFiles
+from headrace.buffer.files import PoolFiles
+from headrace.buffer.header import Field
 from headrace.buffer.packing import pack, taken
 from headrace.buffer.reader import Reader
 from headrace.buffer.ring import Geometry, Span, spans
@@ -26,7 +27,7 @@ _PIECE_ROWS = 1 << 16
 _PIECE_BYTES = 1 << 24
 _FIND_ROWS = 4096
 _MARKS = 1024
-_NUMBERS = {  # counts that a snapshot keeps
+NUMBERS = {  # counts that a snapshot keeps
     "duplicates": Field.DUPLICATES,
     "retired": Field.RETIRED,
     "discarded": Field.DISCARDED,
@@ -289,7 +290,7 @@ class Segment:
         dead = _count(_drop(discarded, over)) - _count(_drop(discarded, over + lost))
         retired = numbers["retired"] + lost - dead
         values = {Field.HEAD: head, Field.FLOOR: tail, Field.COUNTED: tail, Field.FRAME_HEAD: frame_head}
-        values |= {field: numbers[name] for name, field in _NUMBERS.items()}
+        values |= {field: numbers[name] for name, field in NUMBERS.items()}
         values[Field.RETIRED], values[Field.SETTLED] = retired, 0
         values |= {Field.REACH: max(self.sizes.max_rows, numbers["reach"])}
         for field, value in values.items():
@@ -300,7 +301,7 @@ class Segment:
     def numbers(self) -> dict[str, int]:
         """What :meth:`restore` needs beside rows and frames."""
         header = self._header
-        numbers = {name: header[field] for name, field in _NUMBERS.items()}
+        numbers = {name: header[field] for name, field in NUMBERS.items()}
         return {"head": self.head, "frame_head": self.frame_head, "reach": header[Field.REACH], **numbers}
 
     def check_valid(self) -> tuple[bool, str]:

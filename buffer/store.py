@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headrace.buffer import durable, generations, live_rows, tally
+from headrace.buffer import durable, generations, header, live_rows, tally
 from headrace.buffer import files as pool_files
 from headrace.buffer.books import Books
 from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.durable import Durable
-from headrace.buffer.files import LOADING, OPTIONAL_COLUMNS, Field, PoolFiles
+from headrace.buffer.files import OPTIONAL_COLUMNS, PoolFiles
+from headrace.buffer.header import Field
 from headrace.buffer.index import Index, Indexes
 from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled, Labels
@@ -52,7 +53,7 @@ class Store:
         self.indexes = Indexes()
         self.files = files
         self.header = files.header
-        files.begin(int.from_bytes(os.urandom(7), "little"))
+        files.begin(int.from_bytes(os.urandom(6), "little"))
         if self.header[Field.RESTORING]:
             self._forget()
         self.segment = Segment(spec, geometry(spec, config), files)
@@ -93,10 +94,11 @@ class Store:
         payload = Books.nbytes(spec, config.max_actors)
         files = pool_files.open_existing(directory, spec, geometry(spec, config), payload, pool_id)
         durable.recover(files, payload)
-        if files.header[Field.RESTORING] not in (0, LOADING):
+        files.header.require_whole(directory)
+        sizes = geometry(spec, config)
+        if files.header[Field.CAPACITY] != sizes.capacity or files.header[Field.REACH] < sizes.max_rows:
             raise PoolDamaged(
-                f"{directory / pool_files.HEADER}: {files.header[Field.RESTORING]} where only 0 or {LOADING} can be; put back a"
-                " whole file, or load a snapshot into a new pool"
+                f"{directory / header.NAME}: of {files.header[Field.CAPACITY]} rows, the pool has {sizes.capacity}"
             )
         store = cls(spec, config, files)
         store._recover()
@@ -340,9 +342,9 @@ class Store:
     def _forget(self) -> None:
         """Start empty: the last owner died while it loaded a snapshot over this pool."""
         _log.warning("pool %s: the last owner died while it loaded a snapshot; starting empty", self.files.pool_id)
-        kept = (Field.MAGIC, Field.FORMAT, Field.UUID_LOW, Field.UUID_HIGH, Field.EPOCH, Field.NONCE, Field.OWNER)
+        kept = (Field.EPOCH, Field.NONCE, Field.OWNER, Field.CAPACITY, Field.REACH, Field.RESTORING, Field.AMENDS)
         for field in Field:
-            if field not in (*kept, Field.CAPACITY, Field.REACH, Field.RESTORING, Field.AMENDS):
+            if field not in kept:
                 self.header[field] = 0
         self.books.stamp_both(0)
         self.header[Field.RESTORING] = 0
@@ -374,7 +376,7 @@ class Store:
         """
         numbers = contents.numbers
         self.ledger.require(len(contents.entries))
-        self.header[Field.RESTORING] = LOADING
+        self.header[Field.RESTORING] = 1
         self.sync()
         self.segment.restore(contents.rows, contents.frames, numbers)
         counters = {name: numbers[name] for name in self.ledger.counters()}
@@ -382,7 +384,7 @@ class Store:
         mean, m2 = contents.moments
         self.statistics.set_state({"count": numbers["counted"], "mean": mean, "m2": m2})
         self.books.stamp_both(self.segment.head)
-        self.files.begin(int.from_bytes(os.urandom(7), "little"))
+        self.files.begin(int.from_bytes(os.urandom(6), "little"))
         self.header[Field.RESTORING] = 0
         live_rows.bury(self.tombstones, self.segment)
         self.sync()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.buffer.files import Field, Header, PoolFiles
+from headrace.buffer.files import PoolFiles
+from headrace.buffer.header import Field, Header
 from headrace.buffer.ledger import Ledger
 from headrace.common.specs import TransitionSpec
 

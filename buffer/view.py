@@ -19,8 +19,8 @@ from headrace.buffer import files as pool_files
 from headrace.buffer.books import Books
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.fence import Fence, require_ordered_stores
-from headrace.buffer.files import Field
 from headrace.buffer.handles import HandleReader
+from headrace.buffer.header import Field
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.pinned import DEMOS, Pinned
 from headrace.buffer.reader import Reader, described, dump_chunk
@@ -67,6 +67,7 @@ class PoolView:
         durable.check_recovered(folder)
         self._files = pool_files.open_existing(folder, self.spec, sizes, payload, pool_id, readonly=True)
         self._header = self._files.header
+        self._header.require_whole(folder)
         self._reader = Reader(self.spec, self._files)
         self._pinned = Pinned.read(directory / DEMOS, verify=False) if found.get("demos") else None
         self._handles = HandleReader(self._reader, None if self._pinned is None else self._pinned.reader)

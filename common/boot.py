@@ -18,9 +18,9 @@ def kernel() -> str:
 
 
 def boot_number() -> int:
-    """Number of this boot, of 56 bits and never 0; 1 where the system does not say."""
+    """Number of this boot, of 40 bits and never 0; 1 where the system does not say."""
     try:
         text = BOOT_ID.read_bytes()
     except OSError:
         return 1
-    return int.from_bytes(hashlib.sha256(text).digest()[:7], "little") | 1
+    return int.from_bytes(hashlib.sha256(text).digest()[:5], "little") | 1

@@ -34,14 +34,16 @@ POOL = (
     planted(
         "view-ignores-head", "view", "bad: Array = (ids < self.tail) | (ids >= head)", "bad: Array = ids < self.tail", "view"
     ),
-    planted(
-        "any-number-is-a-cut-load",
-        "store",
-        "if files.header[Field.RESTORING] not in (0, LOADING):",
-        "if False:",
-        "damaged_pool",
-    ),
-    planted("a-cut-load-is-one-bit", "files", 'int.from_bytes(b"loading!", "little", signed=True)', "1", "damaged_pool"),
+    # the header
+    planted("header-seals-not-checked", "store", "        files.header.require_whole(directory)\n", "", "damaged_pool"),
+    planted("view-of-any-header", "view", "        self._header.require_whole(folder)\n", "", "damaged_pool"),
+    planted("header-of-any-sizes", "store", "files.header[Field.CAPACITY] != sizes.capacity or files", "files", "damaged_pool"),
+    planted("seals-of-any-place", "header", "(place + 1) * 0x9E37 & 0xFFFF", "0x9E37", "header"),
+    planted("seals-of-the-low-bits", "header", "number ^ number >> 16 ^ number >> 32", "number ^ number >> 16", "header"),
+    planted("number-of-many-bits-stored", "header", "if number >> _BITS:", "if False:", "header"),
+    planted("damaged-words-stay-after-a-cut", "durable", " or field in damaged:", ":", "durable"),
+    planted("boot-of-any-number", "durable", "    header.require_whole(folder, (Field.BOOT,))\n", "", "durable"),
+    planted("removed-pool-has-a-torn-header", "generations", "file.write(_NO_ROWS)", "file.write(bytes(8))", "generations"),
     planted("refused-first-batch-fixes-the-form", "pool", "if self._plain is None:", "if False:", "first_batch"),
     planted(
         "closed-pool-is-an-empty-one",
@@ -312,7 +314,7 @@ POOL = (
     planted(
         "failed-sync-forgotten",
         "durable",
-        "        files.header[Field.BOOT] = -boot.boot_number()\n",
+        "        files.header[Field.BOOT] = boot.boot_number() | _FAILED\n",
         "",
         "durable",
     ),
@@ -320,7 +322,7 @@ POOL = (
     planted(
         "torn-pool-trusted",
         "durable",
-        "return fields[Field.OWNER] != 0 and abs(fields[Field.BOOT]) not in (0, boot.boot_number())",
+        "return header[Field.OWNER] != 0 and header[Field.BOOT] & ~_FAILED not in (0, boot.boot_number())",
         "return False",
         "durable",
     ),
@@ -368,9 +370,9 @@ POOL = (
     ),
     planted(
         "a-run-that-goes-on-is-done",
-        "files",
-        "return self._fields[Field.SETTLED] == self.updates + 1",
-        "return self._fields[Field.SETTLED] > 0",
+        "header",
+        "return self[Field.SETTLED] == self.updates + 1",
+        "return self[Field.SETTLED] > 0",
         f"{PROTOCOL}/test_restart.py",
     ),
     planted(

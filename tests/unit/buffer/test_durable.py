@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from helpers.lane_rows import Lane, die, lane_spec, prove_pool, seqs
 
-from headrace.buffer import PoolConfig, SACReplayPool, durable, files, journal
+from headrace.buffer import PoolConfig, SACReplayPool, durable, journal
 from headrace.buffer.durable import Durable
+from headrace.buffer.header import Field, Header
 from headrace.buffer.opening import existing
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.settings import BufferSettings
@@ -33,7 +34,7 @@ class Disk:
         self.acked = 0
         self.outcomes = [{}, {}]  # by seq: those that are certain, and with those of the label that is under way
         self.cut_at = -1  # counts fdatasync calls
-        fdatasync, flush = os.fdatasync, files.Header.flush
+        fdatasync, flush = os.fdatasync, Header.flush
 
         def note(fd):
             if self.cut_at == 0:
@@ -59,7 +60,7 @@ class Disk:
 
         monkeypatch.setattr(journal.Journal, "write", note_journal)
         monkeypatch.setattr(durable.os, "fdatasync", note)
-        monkeypatch.setattr(files.Header, "flush", note_header)
+        monkeypatch.setattr(Header, "flush", note_header)
 
     def cut(self):
         """Keep an image of what a cut at this instant would leave, beside what was acknowledged before it."""
@@ -194,13 +195,13 @@ def test_a_pool_that_says_it_was_closed_has_everything_on_disk(tmp_path, monkeyp
 
     def note(fd):
         fdatasync(fd)
-        owners[Path(os.readlink(f"/proc/self/fd/{fd}")).name] = header[files.Field.OWNER]
+        owners[Path(os.readlink(f"/proc/self/fd/{fd}")).name] = header[Field.OWNER]
 
-    monkeypatch.setattr(files.os, "fdatasync", note)
+    monkeypatch.setattr(durable.os, "fdatasync", note)
     pool.close()
     assert {path.name for path in tmp_path.rglob("generation-*/*")} == set(owners)
     assert set(owners.values()) == {os.getpid()}
-    assert header[files.Field.OWNER] == 0
+    assert header[Field.OWNER] == 0
 
 
 def failing(monkeypatch, k):
@@ -329,7 +330,7 @@ def test_a_buffer_begins_with_the_newest_snapshot_where_its_pool_cannot_be_trust
         pool = existing(settings)
         prove_pool(pool)
         assert seqs(pool, "a") == [1, 2, 3]
-        pool._store.header[files.Field.RESTORING] = 0 if ends else files.LOADING
+        pool._store.header[Field.RESTORING] = 0 if ends else 1
         die(pool)
     assert "snapshot 1 take their place" in caplog.text
     pool = existing(settings)
@@ -367,6 +368,33 @@ def test_the_level_may_change_at_any_open(tmp_path, another_boot):
         pool = open_pool(tmp_path / "pool", capacity=15)
         assert seqs(pool, "a") == list(range(6, 21))
         pool.close()
+
+
+def test_after_a_cut_the_record_takes_the_place_of_damaged_words(tmp_path, another_boot):
+    pool = open_pool(tmp_path / "pool")
+    lane = Lane(SPEC, 1)
+    pool.insert(lane.block(5), "a", 1, 1)
+    pool.sync()
+    pool.insert(lane.block(5), "a", 1, 6)
+    die(pool)
+    for field in Field:
+        image = shutil.copytree(tmp_path / "pool", tmp_path / field.name)
+        flip(image, field)
+        if field is Field.BOOT:
+            with pytest.raises(PoolDamaged, match=r"BOOT \("):  # it may be of this boot, whose rows are all there
+                open_pool(image)
+    another_boot()
+    for field in set(Field) - {Field.BOOT}:
+        with open_pool(tmp_path / field.name) as pool:
+            assert seqs(pool, "a") == [1, 2, 3, 4, 5]
+            prove_pool(pool)
+
+
+def flip(place, field):
+    (path,) = place.rglob("header.bin")
+    data = bytearray(path.read_bytes())
+    data[8 * field + 1] ^= 8
+    path.write_bytes(data)
 
 
 def test_one_damaged_record_is_passed_over_and_two_are_named(tmp_path, another_boot):

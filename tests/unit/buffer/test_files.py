@@ -6,7 +6,8 @@ from helpers.lane_rows import lane_spec
 
 from headrace.buffer import files, space
 from headrace.buffer.config import PoolConfig
-from headrace.buffer.files import Field, frame_file
+from headrace.buffer.files import frame_file
+from headrace.buffer.header import Field, Header
 from headrace.buffer.ring import geometry
 from headrace.common.errors import NoSpace, PoolDamaged
 
@@ -35,9 +36,9 @@ def test_files_open_with_plain_numpy_and_are_reserved(tmp_path):
     camera = np.load(tmp_path / "frames.camera%2F0.npy")
     assert camera.shape == (SIZES.frame_slots, 4, 4)
     assert camera[2].tolist() == [[9] * 4] * 4
-    header = np.fromfile(tmp_path / "header.bin", "<i8")
+    header = Header((tmp_path / "header.bin").read_bytes())
     assert header[Field.CAPACITY] == 10
-    assert header[:1].tobytes() == b"headrace"
+    assert header.raw(8) == b"headrace"
     for path in tmp_path.iterdir():
         assert path.stat().st_blocks * 512 >= path.stat().st_size
 
@@ -47,7 +48,7 @@ def test_a_new_owner_raises_the_epoch(tmp_path):
     made.begin(11)
     again = files.open_existing(tmp_path, SPEC, SIZES, 100, made.pool_id)
     again.begin(12)
-    header = np.fromfile(tmp_path / "header.bin", "<i8")
+    header = Header((tmp_path / "header.bin").read_bytes())
     assert (header[Field.EPOCH], header[Field.NONCE]) == (2, 12)
 
 

@@ -1,3 +1,4 @@
+import mmap
 import shutil
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 from helpers.lane_rows import Lane, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool, export_pool, files, generations, manifest, space
-from headrace.buffer.files import Field
+from headrace.buffer.header import Field, Header
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, NoSpace, PoolDamaged
 
@@ -90,8 +91,9 @@ def test_no_room_for_both_generations_leaves_the_old_one(tmp_path, monkeypatch):
 def test_a_mapped_reader_of_the_old_files_notices(tmp_path):
     pool, _ = filled(tmp_path)
     pool.close()
-    mapped = np.memmap(tmp_path / "generation-000001" / "header.bin", "<i8", "r")
-    epoch = int(mapped[Field.EPOCH])
+    with open(tmp_path / "generation-000001" / "header.bin", "rb") as file:
+        mapped = Header(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    epoch = mapped[Field.EPOCH]
     SACReplayPool(20, path=tmp_path).close()
     assert mapped[Field.EPOCH] > epoch
     assert mapped[Field.NONCE] == 0

@@ -7,7 +7,7 @@ from helpers.mirror import agree, attach
 
 from headrace.buffer import PoolConfig, SACReplayPool, segment
 from headrace.buffer.config import SamplingConfig
-from headrace.buffer.files import Field
+from headrace.buffer.header import Field
 from headrace.buffer.labels import Labels
 from headrace.common.errors import LabelRefused, PoolDamaged, PoolTooSmall
 from headrace.common.label import MAX_REWARD_BYTES, Kind, Label

@@ -5,7 +5,7 @@ import pytest
 from helpers.lane_rows import Lane, die, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool
-from headrace.buffer.files import LOADING, Field
+from headrace.buffer.header import Field
 from headrace.buffer.opening import existing
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.settings import BufferSettings
@@ -93,7 +93,7 @@ def test_a_buffer_adopts_once_and_again_only_after_a_kill_in_the_middle(tmp_path
     assert content(pool) == expected
     pool.grant_updates(3, offline=True)
     if killed:
-        pool._store.header[Field.RESTORING] = LOADING
+        pool._store.header[Field.RESTORING] = 1
     pool.close()
     pool = existing(settings)
     assert content(pool) == expected

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.buffer.config import SamplingConfig
-from headrace.buffer.files import Field, Header
+from headrace.buffer.header import Field, Header
 from headrace.buffer.priorities import Priorities
 from headrace.buffer.random_source import RandomSource
 from headrace.common.errors import PoolTooSmall, PriorityRefused

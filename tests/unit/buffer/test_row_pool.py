@@ -9,7 +9,7 @@ from helpers.lane_pool import SPECS, make, put
 from helpers.lane_rows import Lane, die, lane_spec, prove, prove_pool, seqs
 
 from headrace.buffer import SACReplayPool
-from headrace.buffer.files import Field
+from headrace.buffer.header import Field
 from headrace.buffer.reader import row_digests
 from headrace.common.block import Block
 from headrace.common.errors import BlockRefused, PoolError, PoolTooSmall

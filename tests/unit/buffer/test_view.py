@@ -8,7 +8,7 @@ import pytest
 from helpers.lane_rows import Lane, die, lane_spec, prove
 
 from headrace.buffer import PoolConfig, SACReplayPool
-from headrace.buffer.files import LOADING, Field
+from headrace.buffer.header import Field
 from headrace.buffer.reader import Reader
 from headrace.buffer.view import PoolView
 from headrace.common.errors import PoolDamaged, PoolError
@@ -121,7 +121,7 @@ def test_a_loaded_snapshot_makes_every_row_bad(tmp_path):
         view = PoolView(tmp_path / "pool", pool.nonce)
         pool.load(tmp_path / "snapshot")
         assert view.gather(np.arange(4))[1].all()
-        pool._store.header[Field.RESTORING] = LOADING
+        pool._store.header[Field.RESTORING] = 1
         with pytest.raises(PoolError, match="being loaded"):
             PoolView(tmp_path / "pool")
 
