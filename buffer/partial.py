@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 
 from headrace.buffer import manifest
+from headrace.common.errors import PoolError
 
 
 class Partial:
@@ -20,9 +21,15 @@ class Partial:
 
     Attributes:
         path: the directory until then.
+
+    Raises:
+        PoolError: ``target`` is a file or a link.
     """
 
     def __init__(self, target: Path) -> None:
+        if target.is_symlink() or (target.exists() and not target.is_dir()):
+            what = "link" if target.is_symlink() else "file"
+            raise PoolError(f"{target}: is a {what}; name a directory where nothing is yet")
         self._target = target
         prefix = f".{target.name}.partial-"
         for other in target.parent.glob(f"{glob.escape(prefix)}*"):

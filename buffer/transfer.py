@@ -105,7 +105,7 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
         progress: called with rows done and rows in all.
 
     Raises:
-        PoolError: no rows, no spec, or ``out`` exists.
+        PoolError: no rows that are not discarded, no spec, or ``out`` exists.
     """
     spec, start, head = source.spec, source.tail, source.head
     if spec is None or start >= head:
@@ -122,9 +122,10 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
             low = high
             if progress is not None:
                 progress(low - start, head - start)
+        if not writer.shards:
+            raise PoolError(f"nothing to export to {out}: all {gone} rows were discarded, or evicted before they could be read")
         rows = sum(shard.rows for shard in writer.shards)
-        first = writer.shards[0].first if writer.shards else head
-        ranges = {"rows": rows, "first": first, "stop": head, "left_out": gone}
+        ranges = {"rows": rows, "first": writer.shards[0].first, "stop": head, "left_out": gone}
         writer.publish({**source.made_of(), **ranges, "actors": source.actors()})
     except BaseException:
         writer.discard()

@@ -88,6 +88,8 @@ def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
         PoolDamaged: it is one, but not a whole one.
         ConfigError: what reads it is not installed; names the extra.
     """
+    if is_snapshot(source) or (source / "config.yaml").is_file():
+        raise PoolError(f"{source}: rows of a run, or of snapshots, are exported first (headrace pool export {source} SHARDS)")
     if is_dataset(source):
         from headrace.launch.demo_lerobot import LeRobot
 
@@ -114,8 +116,6 @@ def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
             if any(name.startswith("episode_") for name in members):
                 raise PoolError(f"{source}: a part of a Minari data set; name the directory that also has its metadata.json")
             raise PoolError(f"{source}: HDF5 of an unknown layout: {', '.join(members[:16]) or 'nothing'} at its root; {KNOWN}")
-    if is_snapshot(source) or (source / "config.yaml").is_file():
-        raise PoolError(f"{source}: rows of a run, or of snapshots, are exported first (headrace pool export {source} SHARDS)")
     raise PoolError(f"{source}: {'' if source.exists() else 'does not exist, or '}is none of what is read: {KNOWN}")
 
 

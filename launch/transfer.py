@@ -14,7 +14,7 @@ from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import ShardReader
 from headrace.buffer.transfer import Begin, export_pool, import_pool, pool_for
 from headrace.common.config import load
-from headrace.common.errors import BlockRefused, ConfigError, PoolError
+from headrace.common.errors import BlockRefused, ConfigError
 from headrace.common.specs import fingerprint
 from headrace.launch.counting import Counting
 from headrace.launch.demo_load import (
@@ -163,8 +163,6 @@ def _target(
         with _old(place) as pair:
             yield pair
         return
-    if target.exists() and not target.is_dir():
-        raise PoolError(f"{target}: is a file; a pool is a directory, and a new one needs a name where nothing is yet")
     partial = Partial(target)
     try:
         with Counting("importing", passes=2) as counting, new_pool(partial.path, counting) as pool:

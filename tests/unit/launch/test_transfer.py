@@ -68,6 +68,14 @@ def test_what_will_be_evicted_is_said_before_the_first_row_enters(pool_dir, tmp_
     assert len(rows_of(small)) == 15
 
 
+def test_where_every_row_is_discarded_there_is_nothing_to_export(pool_dir, tmp_path, capsys):
+    with SACReplayPool(64, path=pool_dir) as pool:
+        pool.discard("arm", 1, 1, 30)
+    before = sorted(tmp_path.iterdir())
+    assert "out: all 30 rows were discarded" in fails(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("flat", [[], ["--flat"]])
 def test_a_new_pool_holds_all_rows_also_of_one_whose_blocks_were_short(tmp_path, capsys, flat):
     lane = Lane(lane_spec(), 1, (1,))  # each row ends an episode and has two frames
@@ -163,9 +171,11 @@ def test_what_is_no_pool_to_append_to_is_refused(pool_dir, tmp_path, capsys):
         assert said in fails(capsys, "pool", "import", source, tmp_path / "new")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    assert "notes.txt: is a file; a pool is a directory" in fails(
-        capsys, "pool", "import", tmp_path / "out", tmp_path / "full" / "notes.txt"
-    )
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for place, what in (("full/notes.txt", "file"), ("link", "link")):
+        said = f"{tmp_path / place}: is a {what}; name a directory where nothing is yet"
+        assert said in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / place)
+    assert said in fails(capsys, "pool", "export", pool_dir, tmp_path / "link")
     assert "no pool here" in fails(capsys, "pool", "import", tmp_path / "out", tmp_path / "full")
     assert "--capacity: not here" in fails(capsys, "pool", "import", tmp_path / "out", pool_dir, "--capacity", "5")
     assert "--capacity: not here" in fails(capsys, "pool", "import", tmp_path / "out", pool_dir, "--capacity", "0")
