@@ -8,7 +8,7 @@ from typing import Any
 from headrace.common.boot import kernel
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.common.wire.answers import RETRY_S, refuse_spec
+from headrace.common.wire.answers import HELLO_FIRST, RETRY_S, refuse_spec
 from headrace.common.wire.fields import printable
 from headrace.common.wire.fleet import Session
 from headrace.common.wire.messages import READERS, Hello, Refused, Welcome
@@ -18,8 +18,8 @@ MAX_PATH = 4096
 OPENING = Refused("opening", "the buffer is reserving the pool", RETRY_S)
 NO_SPEC = Refused("no-spec", "no actor has declared its spec to the buffer yet", RETRY_S)
 
-# Not faults: part of any start, so they are not counted as refusals.
-WAIT = (OPENING, NO_SPEC)
+# Not faults: part of any start and restart, so they are not counted as refusals.
+WAIT = (OPENING, NO_SPEC, HELLO_FIRST)
 
 
 def refuse_actor(known: int, most: int) -> Refused | None:

@@ -1,4 +1,4 @@
-"""Epochs: a durable counter per client id, raised each time a new process takes the id over."""
+"""Epochs: a durable counter per client id, raised each time a process takes the id over, and which process did so last."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headrace.common.errors import PoolDamaged
 
 NAME = "epochs.json"
 _ALL = ""  # no id is empty
+Entry = tuple[int, str]  # newest epoch, and the incarnation that has it as hexadecimal digits
 
 
 class Epochs:
@@ -23,46 +24,59 @@ class Epochs:
 
     def __init__(self, directory: Path | None) -> None:
         self._path = directory / NAME if directory is not None else None
-        self._epochs: dict[str, int] = {}
+        self._epochs: dict[str, Entry] = {}
         if self._path is not None and self._path.exists():
             self._epochs = _read(self._path)
 
-    def raise_epoch(self, who: str) -> int:
-        """The next epoch of ``who``, starting at 1, durable before this returns; raises :class:`OSError` when it is not."""
-        self._put(who, max(self._epochs.get(who, 0), self._epochs.get(_ALL, 0)) + 1)
-        return self._epochs[who]
+    def raise_epoch(self, who: str, process: bytes) -> int:
+        """The next epoch of ``who``, starting at 1, for ``process``.
+
+        Raises:
+            OSError: it is not on disk, so it may be given out again.
+        """
+        epoch = 1 + max(self._newest(who), self._newest(_ALL))
+        self._put(who, epoch, process)
+        return epoch
+
+    def holder(self, who: str) -> bytes:
+        """The process that took ``who`` over last; empty where nobody has."""
+        return bytes.fromhex(self._epochs.get(who, (0, ""))[1])
 
     def raise_all(self, floor: int) -> None:
         """Let every epoch from now on be above ``floor``: for a directory whose counts were lost."""
-        self._put(_ALL, max(floor, self._epochs.get(_ALL, 1)))
+        self._put(_ALL, max(floor, self._newest(_ALL), 1), b"")
 
-    def _put(self, who: str, epoch: int) -> None:
-        self._epochs[who] = epoch
+    def _newest(self, who: str) -> int:
+        return self._epochs.get(who, (0, ""))[0]
+
+    def _put(self, who: str, epoch: int, process: bytes) -> None:
+        raised = {**self._epochs, who: (epoch, process.hex())}
         if self._path is not None:
-            _write(self._path, self._epochs)
+            _write(self._path, raised)
+        self._epochs = raised
 
-    def get_state(self) -> dict[str, int]:
-        """Newest epoch per id."""
+    def get_state(self) -> dict[str, Entry]:
+        """Newest epoch per id, and who has it."""
         return dict(self._epochs)
 
-    def set_state(self, state: dict[str, int]) -> None:
+    def set_state(self, state: dict[str, Entry]) -> None:
         """Restore :meth:`get_state`, in memory."""
         self._epochs = dict(state)
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether every epoch is positive."""
-        bad = [who for who, epoch in self._epochs.items() if epoch < 1]
+        bad = [who for who, (epoch, _) in self._epochs.items() if epoch < 1]
         return not bad, f"epochs below 1: {bad}" if bad else ""
 
 
-def _digest(epochs: dict[str, int]) -> str:
+def _digest(epochs: dict[str, Entry]) -> str:
     return hashlib.sha256(json.dumps(epochs, sort_keys=True).encode()).hexdigest()
 
 
-def _read(path: Path) -> dict[str, int]:
+def _read(path: Path) -> dict[str, Entry]:
     try:
         data = json.loads(path.read_text())
-        epochs = {str(k): int(v) for k, v in data["epochs"].items()}
+        epochs = {str(who): (int(epoch), bytes.fromhex(process).hex()) for who, (epoch, process) in data["epochs"].items()}
         if data["sha256"] == _digest(epochs):
             return epochs
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -70,7 +84,7 @@ def _read(path: Path) -> dict[str, int]:
     raise PoolDamaged(f"{path} does not match its checksum; restore it from a snapshot of the pool")
 
 
-def _write(path: Path, epochs: dict[str, int]) -> None:
+def _write(path: Path, epochs: dict[str, Entry]) -> None:
     temporary = path.with_suffix(".tmp")
     try:
         with temporary.open("w") as file:

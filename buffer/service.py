@@ -53,6 +53,7 @@ from headrace.common.wire.deflate import plain
 from headrace.common.wire.fleet import Fleet, name_of
 from headrace.common.wire.fragments import Joiner, size_of
 from headrace.common.wire.keyring import Keyring
+from headrace.common.wire.line import Line
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.refusals import STRANGERS, Refusals
 from headrace.common.wire.versions import LACKS
@@ -87,6 +88,7 @@ class Service:
         self._weights = WeightExchange(self._board, read_shelf, network.fragment_bytes)
         self._opening = False
         self._credits = Credits(network)
+        self.asked_to_greet = 0  # messages whose sender was asked to say hello, as after a restart
         self._clients: dict[bytes, Client] = {}
         self._older: dict[bytes, int] = {}  # of them, those that do not speak the newest version: which they speak
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
@@ -158,13 +160,16 @@ class Service:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    def receive(self, peer: bytes, parts: Parts, now: float, user: str = "") -> list[Out]:
-        """Act on one message of a peer, whose key is ``user`` where keys are used; never raises for what a peer sent."""
+    def receive(self, peer: bytes, parts: Parts, now: float, user: str = "", line: Callable[[], Line] = Line) -> list[Out]:
+        """Act on one message of a peer, whose key is ``user`` where keys are used; never raises for what a peer sent.
+
+        ``line`` is asked what it came by when it opens a session.
+        """
         client = self._clients.get(peer)
         if client is not None:
             client.taken += size_of(parts)
         try:
-            return self._as_spoken(self._receive(peer, parts, now, user))
+            return self._as_spoken(self._receive(peer, parts, now, user, line))
         except WireError as error:
             version = unspoken_hello(parts[0]) if error.reason == "version" else None
             if version is not None:
@@ -177,7 +182,7 @@ class Service:
                 LOG.exception("a message of %d frames was dropped by a defect", len(parts))
             return self._decline(peer, "defect", "the buffer has a defect; its log says where", now)
 
-    def _receive(self, peer: bytes, parts: Parts, now: float, user: str) -> list[Out]:
+    def _receive(self, peer: bytes, parts: Parts, now: float, user: str, line: Callable[[], Line]) -> list[Out]:
         if self.keyring is not None and self.keyring.who(user) is None:
             raise WireError("key-revoked", "the connection is older than that")
         if not 1 <= len(parts) <= MAX_PARTS:
@@ -185,9 +190,10 @@ class Service:
         message = decode(parts[0], LACKS)
         if isinstance(message, m.Hello):
             check_sender(message, parts[1:], message.role)
-            return self._on_hello(peer, message, now, user)
+            return self._on_hello(peer, message, now, user, line)
         client = self._clients.get(peer)
         if client is None or client.session.user != user or self.fleet.find(peer, now) is None:
+            self.asked_to_greet += 1
             return self._turn_away(peer, answers.HELLO_FIRST, version_of(parts[0]))
         self._credits.check(client, message, size_of(parts))
         return self._handle(client, message, list(parts[1:]), now) + self._credits.give(client)
@@ -200,6 +206,8 @@ class Service:
         """Count a message that was not accepted, and tell whoever has a session."""
         client = self._clients.get(peer)
         self.refused.add(STRANGERS if client is None else client.session.name, reason, detail)
+        if client is not None:
+            client.session.garbled = True
         if client is None or not client.may_decline(now, self._network.heartbeat_s):
             return []
         return self._as_spoken([(peer, [encode(declined(reason, detail))])])
@@ -217,18 +225,19 @@ class Service:
         worded = [(peer, in_version(parts, self._older[peer]) if peer in self._older else parts) for peer, parts in out]
         return [(peer, parts) for peer, parts in worded if parts]
 
-    def _on_hello(self, peer: bytes, hello: m.Hello, now: float, user: str) -> list[Out]:
+    def _on_hello(self, peer: bytes, hello: m.Hello, now: float, user: str, line: Callable[[], Line]) -> list[Out]:
         barred = self.keyring.refuse(user, hello) if self.keyring is not None else None
         if barred is not None:
             return self._turn_away(peer, barred, hello.protocol)
         known = self._clients.get(peer)
         if known is not None and known.session.name != name_of(hello.role, hello.id):
             self._end(known)  # a peer is one client
-        answer = self._refusal(hello) or self.fleet.hello(peer, hello, now)
+        returns = hello.pool != "" and hello.pool == self.totals.info.get("uuid")
+        answer = self._refusal(hello) or self.fleet.hello(peer, hello, now, returns=returns)
         if isinstance(answer, m.Refused):
             return self._turn_away(peer, answer, hello.protocol)
         session, old = answer
-        session.user = user
+        session.user, session.line = user, line()
         if old is not None:
             self._forget(old.peer)
         if hello.protocol != m.PROTOCOL:

@@ -211,6 +211,7 @@ class Watch:
             "counters": {
                 **totals.counters,
                 "fenced": service.fleet.fenced,
+                "asked_to_greet": service.asked_to_greet,
                 **{f"rejected_{k}": n for k, n in service.rejected.by_reason.items()},
                 **{f"refused_{k}": n for k, n in service.refused.by_reason.items()},
                 **{f"turned_away_{k}": n for k, n in (service.keyring.refused.by_reason if service.keyring else {}).items()},

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import headrace
 from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
-from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE
+from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE, leave
 from headrace.launch.key_command import add_keys
 
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
@@ -304,7 +304,7 @@ def _train(args: argparse.Namespace, overrides: list[str]) -> int:
     )
 
 
-def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:
+def _buffer(args: argparse.Namespace, overrides: list[str]) -> NoReturn:
     from headrace.launch import roles
     from headrace.launch.targets import load_target, shared_run
 
@@ -314,10 +314,10 @@ def _buffer(args: argparse.Namespace, overrides: list[str]) -> int:
         with run.undone_if_refused():
             return roles.run_buffer(config, run, args.bind)
 
-    return roles.guarded("buffer", body)
+    leave(roles.guarded("buffer", body))
 
 
-def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
+def _learner(args: argparse.Namespace, overrides: list[str]) -> NoReturn:
     from headrace.launch import roles
     from headrace.launch.play import find_policy
     from headrace.launch.targets import load_target, shared_run
@@ -330,10 +330,10 @@ def _learner(args: argparse.Namespace, overrides: list[str]) -> int:
         with run.undone_if_refused():
             return roles.run_learner(config, run, args.connect, args.id, policy)
 
-    return roles.guarded(rank_name(args.id, os.environ.get("RANK", 0)), body)
+    leave(roles.guarded(rank_name(args.id, os.environ.get("RANK", 0)), body))
 
 
-def _actor(args: argparse.Namespace, overrides: list[str]) -> int:
+def _actor(args: argparse.Namespace, overrides: list[str]) -> NoReturn:
     from headrace.launch import roles
     from headrace.launch.targets import load_target
 
@@ -344,7 +344,7 @@ def _actor(args: argparse.Namespace, overrides: list[str]) -> int:
         role = roles.run_evaluator if args.evaluate else roles.run_actor
         return role(config, run, args.connect, name)
 
-    return roles.guarded(name, body)
+    leave(roles.guarded(name, body))
 
 
 def _eval(args: argparse.Namespace, overrides: list[str]) -> int:

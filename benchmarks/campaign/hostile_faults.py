@@ -9,6 +9,7 @@ VERSIONS = ("tests/protocol/test_versions.py",)
 UPLINK = ("tests/protocol/test_uplink.py",)
 FORGED = ("tests/unit/learner/test_hostile_checkpoints.py",)
 BLOCK = ("tests/unit/common/test_block.py",)
+THROTTLE, REFUSALS = ("tests/unit/common/test_throttle.py",), ("tests/unit/common/test_refusals.py",)
 
 
 INPUT = (
@@ -31,7 +32,11 @@ INPUT = (
     Mutant(
         "refusals-of-nobody", "common/wire/refusals.py", "self.by_peer.setdefault(peer,", 'self.by_peer.setdefault("",', HOSTILE
     ),
-    Mutant("a-line-for-each-refusal", "common/throttle.py", " or now - self._told_at < self._period_s", "", HOSTILE),
+    Mutant("a-line-for-each-refusal", "common/throttle.py", " or now - self._told_at < self._wait_s", "", THROTTLE),
+    Mutant("a-line-in-ten-seconds-for-ever", "common/throttle.py", "2 * self._wait_s", "self._wait_s", THROTTLE),
+    Mutant("news-wait-for-an-hour", "common/throttle.py", "now - self._last_at >= self._most_s", "False", THROTTLE),
+    Mutant("one-wait-for-all-reasons", "common/wire/refusals.py", "self._throttles[reason]", 'self._throttles[""]', REFUSALS),
+    Mutant("a-line-for-each-reason", "common/wire/refusals.py", " or now - self._told_at < LINE_S", "", REFUSALS),
     Mutant("an-answer-to-all-garbage", "buffer/client.py", "return self._declined <= MOST_DECLINED", "return True", HOSTILE),
     Mutant(
         "strangers-are-answered", "buffer/service.py", "if client is None or not client", "if client and not client", HOSTILE

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from campaign.planting import Mutant
 
+ENDS = ("tests/unit/launch/test_roles.py",)
 FATES = "tests/unit/launch/test_supervision_ranks.py"
 
 TRANSFER, DEMO_LOAD = ("tests/unit/launch/test_transfer.py",), ("tests/unit/launch/test_demo_load.py",)
 D4RL = ("tests/unit/launch/test_demo_d4rl.py",)
 
 ROLES = (
+    Mutant("interpreter-torn-down", "launch/exits.py", "os._exit(code)", "sys.exit(code)", ENDS),
+    Mutant("exit-functions-forgotten", "launch/exits.py", "atexit._run_exitfuncs()", "pass", ENDS),
+    Mutant("last-words-not-flushed", "launch/exits.py", "stream.flush()", "pass", ENDS),
     Mutant(
         "demand-not-withdrawn-at-the-end",
         "learner/feed.py",

@@ -7,6 +7,9 @@ held, lease on another process             refused ``held``, told who holds it, 
 held, expired  another process             granted: the epoch is raised; the old session is fenced
 any            a writer that was replaced  refused ``fenced`` for ever: its id has had another process since
 
+A lease is renewed by messages, and by bytes of one that is long on its way.
+Who was replaced is not remembered by name: a process that says it has had a session with this pool, and is not the one that
+took its id over last, was. The latter is on disk with its epoch, so no restart lets a zombie in.
 A run has one learner: all that ask to be it ask for the same id.
 """
 
@@ -17,19 +20,23 @@ from typing import Any, Protocol
 
 from headrace.common.errors import describe_os_error
 from headrace.common.wire.compression import NONE, agreed
+from headrace.common.wire.line import Line
 from headrace.common.wire.messages import PROTOCOL, Hello, Refused
 
 LEARNER = "learner"
 DISK_S = 1.0  # between two attempts of a client while the disk takes nothing
 WRITERS = ("actor", LEARNER)
-REMEMBERED = 4096  # writers that are remembered: who held an id last, and who was replaced
 
 
 class Epochs(Protocol):
     """Numbers the processes that hold a name one after the other."""
 
-    def raise_epoch(self, name: str) -> int:
-        """The next number of ``name``, above all that it ever had; raises :class:`OSError` when that cannot be kept."""
+    def raise_epoch(self, who: str, process: bytes) -> int:
+        """The next number of ``who``, above all that it ever had; raises :class:`OSError` when that cannot be kept."""
+        ...
+
+    def holder(self, who: str) -> bytes:
+        """The process that it was raised for last; empty where there was none."""
         ...
 
 
@@ -50,6 +57,8 @@ class Session:
     compression: str = NONE
     protocol: int = PROTOCOL
     user: str = ""  # its public key, where keys are used
+    line: Line = field(default_factory=Line)
+    garbled: bool = False  # what it said last was refused, and renews no lease
 
     @property
     def name(self) -> str:
@@ -75,20 +84,27 @@ class Fleet:
         self._lease_s, self._heartbeat_s, self._most = lease_s, heartbeat_s, most
         self._by_peer: dict[bytes, Session] = {}
         self._by_name: dict[str, Session] = {}
-        self._holders: dict[str, bytes] = {}  # incarnation that was granted a name last
-        self._replaced: dict[tuple[str, bytes], None] = {}  # those that were replaced
         self.fenced = 0
         self.not_written = ""
 
-    def hello(self, peer: bytes, hello: Hello, now: float) -> tuple[Session, Session | None] | Refused:
-        """Decide on a hello: the session and the one it replaces, or a refusal."""
+    def hello(
+        self, peer: bytes, hello: Hello, now: float, *, returns: bool = False
+    ) -> tuple[Session, Session | None] | Refused:
+        """Decide on a hello: the session and the one it replaces, or a refusal.
+
+        Args:
+            peer: who says it.
+            hello: what it says.
+            now: time (s).
+            returns: whether this process has had a session with this pool, by its own word.
+        """
         name = name_of(hello.role, hello.id)
         old = self._by_name.get(name)
-        if (name, hello.incarnation) in self._replaced:
+        if returns and hello.role in WRITERS and self._epochs.holder(name) not in (b"", hello.incarnation):
             by = "" if old is None else f": pid {old.pid} on {old.host} (epoch {old.epoch})"
             detail = f"{hello.role} id {hello.id!r} was taken over by another process since this one was last heard{by}"
             return Refused("fenced", detail, 0.0)
-        if old is not None and old.incarnation != hello.incarnation and now - old.seen < self._lease_s:
+        if old is not None and old.incarnation != hello.incarnation and self._lives(old, now):
             one = "" if old.id == hello.id else f"a run has one {hello.role}, and "
             detail = f"{one}{hello.role} id {old.id!r} is held by pid {old.pid} on {old.host} (epoch {old.epoch})"
             return Refused("held", detail, self._heartbeat_s)
@@ -113,21 +129,13 @@ class Fleet:
         """That of a new session; durable where it fences what somebody writes, or who only looks would fill a file."""
         if hello.role not in WRITERS:
             return 1 + (0 if old is None else old.epoch)
-        before = self._holders.pop(name, hello.incarnation)
-        if before != hello.incarnation:
-            self._replaced[name, before] = None
-        self._holders[name] = hello.incarnation
-        if len(self._holders) > REMEMBERED:
-            del self._holders[next(iter(self._holders))]
-        if len(self._replaced) > REMEMBERED:
-            del self._replaced[next(iter(self._replaced))]
-        return self._epochs.raise_epoch(name)
+        return self._epochs.raise_epoch(name, hello.incarnation)
 
     def find(self, peer: bytes, now: float) -> Session | None:
         """The session of a peer, its lease renewed; none for strangers and the fenced."""
         session = self._by_peer.get(peer)
         if session is not None:
-            session.seen = now
+            session.seen, session.garbled = now, False
         return session
 
     def forget(self, session: Session) -> None:
@@ -138,17 +146,22 @@ class Fleet:
 
     def expired(self, now: float) -> list[Session]:
         """Sessions whose lease has run out."""
-        return [s for s in self._by_name.values() if now - s.seen >= self._lease_s]
+        return [s for s in self._by_name.values() if not self._lives(s, now)]
+
+    def _lives(self, session: Session, now: float) -> bool:
+        """Whether its lease has not run out; a message that is still coming in renews it."""
+        if now - session.seen >= self._lease_s and not session.garbled:
+            session.seen = max(session.seen, now - session.line.quiet_s())
+        return now - session.seen < self._lease_s
 
     def sessions(self, role: str | None = None) -> list[Session]:
         """Sessions, of one role or of all."""
         return [s for s in self._by_name.values() if role is None or s.role == role]
 
     def get_state(self) -> dict[str, Any]:
-        """Sessions as plain values, who was replaced, and how many were fenced."""
-        sessions = [vars(s) for s in self._by_name.values()]
-        known = {"holders": dict(self._holders), "replaced": list(self._replaced)}
-        return {"sessions": sessions, "fenced": self.fenced, **known}
+        """Sessions as plain values, and how many were fenced."""
+        sessions = [{k: v for k, v in vars(s).items() if k != "line"} for s in self._by_name.values()]
+        return {"sessions": sessions, "fenced": self.fenced}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore :meth:`get_state`."""
@@ -156,7 +169,6 @@ class Fleet:
         self._by_peer = {s.peer: s for s in sessions}
         self._by_name = {s.name: s for s in sessions}
         self.fenced = state["fenced"]
-        self._holders, self._replaced = dict(state["holders"]), dict.fromkeys(state["replaced"])
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether both indexes hold the same sessions."""

@@ -22,6 +22,7 @@ from headrace.common.wire import compression, fragments, sockets
 from headrace.common.wire.codec import Frame, Parts, check_sender, decode, encode
 from headrace.common.wire.fields import printable
 from headrace.common.wire.key_files import own_secret
+from headrace.common.wire.line import Line
 from headrace.common.wire.messages import BUFFER, PROTOCOL, Compressed, Declined, Goodbye, Hello, Message, Pulse, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
@@ -91,6 +92,7 @@ class Link:
         self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
         self._network = network
         self._refused, self._declined = Throttle(), Throttle()
+        self._line = Line()
         self._failure: BaseException | None = None
         self._queue: deque[Parts] = deque()
         self._stop: Goodbye | None = None
@@ -158,6 +160,8 @@ class Link:
         pulse_at = 0.0
         while self._stop is None:
             now = self._clock.now()
+            if self.session.overdue(now):
+                self.session.arriving(now - self._line.quiet_s())
             hello = self.session.tick(now)
             if self.session.reconnect:
                 self.session.reconnect = False
@@ -232,6 +236,7 @@ class Link:
                 if isinstance(message, Declined) and (n := self._declined.count(self._clock.now())):
                     LOG.warning("the buffer declined %d messages, the last one: %s", n, message.detail or message.reason)
                 if isinstance(message, Welcome):
+                    self._line = Line(frames[0])
                     self._queue.clear()
                     self._welcomed(message)
                 else:

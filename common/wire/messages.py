@@ -22,6 +22,7 @@ ROLES = ("actor", "evaluator", *READERS, "observer")
 MAX_ID = 128
 MAX_LANES = 4096
 MAX_STREAMS = 64
+MAX_POOL = 64
 MAX_RATED = 1 << 20
 
 
@@ -33,7 +34,8 @@ class Hello(Message, tag=1, senders=ROLES):
     """Asks for a session. ``incarnation`` names the process, so that a reconnect is not taken for a rival.
 
     An actor says how many ``lanes`` it steps at a time, and whether it is a ``robot``, which is never held.
-    ``compression`` is what its link needs.
+    ``compression`` is what its link needs. ``pool`` is that of this process's last session, so that one which was replaced
+    meanwhile is not taken for a newcomer.
     """
 
     protocol: int = uint(U32)
@@ -48,6 +50,7 @@ class Hello(Message, tag=1, senders=ROLES):
     pending: int = uint(COUNT, default=0)
     robot: bool = flag(default=False)
     compression: str = text(16, default="none")
+    pool: str = text(MAX_POOL, default="")
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,7 @@ class Welcome(Message, tag=32):
     message_bytes: int = uint()
     spec: Any = plain(default=None)
     streams: tuple[tuple[int, int], ...] = pairs(MAX_STREAMS, default=())
-    pool: str = text(64, default="")
+    pool: str = text(MAX_POOL, default="")
     directory: str = text(4096, default="")
     nonce: int = uint(default=0)
     kernel: str = text(255, default="")

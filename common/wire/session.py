@@ -6,7 +6,7 @@ SEEKING   hello found no connection            SEEKING   hello again at once, un
 SEEKING   Welcome                              LIVE      ``welcome`` is set, byte credit starts afresh
 SEEKING   Refused, retry_s > 0                 SEEKING   hello again after retry_s; held too long -> ENDED
 SEEKING   no session for connect_s             ENDED     DeadlineExceeded
-LIVE      any message                          LIVE      the lease is renewed
+LIVE      any message, or bytes of one         LIVE      the lease is renewed
 LIVE      silence for lease_s                  SEEKING   the socket is made anew
 LIVE      Refused, retry_s > 0                 SEEKING   (the buffer was restarted)
 any       Refused, retry_s = 0                 ENDED     SessionRefused
@@ -15,6 +15,7 @@ any       Refused, retry_s = 0                 ENDED     SessionRefused
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 from headrace.common.errors import DeadlineExceeded, HeadraceError, SessionRefused
 from headrace.common.wire.messages import Hello, Message, Received, Refused, Welcome
@@ -53,7 +54,7 @@ class ClientSession:
 
     def tick(self, now: float) -> Hello | None:
         """Move time on; a hello to send, or none. Sets ``reconnect`` when the socket should be made anew."""
-        if self.phase is Phase.LIVE and now - self._heard > self._network.lease_s:
+        if self.overdue(now):
             self._seek(now, f"{self._endpoint} has been silent for {self._network.lease_s:g} s")
             self.reconnect = True
         if self.phase is not Phase.SEEKING:
@@ -65,6 +66,14 @@ class ClientSession:
             return None
         self._hello_at = now + HELLO_AGAIN_S
         return self.hello
+
+    def overdue(self, now: float) -> bool:
+        """Whether the buffer has a session with us and its lease has run out."""
+        return self.phase is Phase.LIVE and now - self._heard > self._network.lease_s
+
+    def arriving(self, at: float) -> None:
+        """Bytes of a message that is not complete yet came last at this time."""
+        self._heard = max(self._heard, at)
 
     def unsent(self, now: float) -> None:
         """The hello met no connection: it is for the next tick at which there may be one."""
@@ -84,6 +93,7 @@ class ClientSession:
             if not isinstance(message, Welcome):
                 return False  # left over from the session before
             self.phase, self.welcome, self.waiting = Phase.LIVE, message, ""
+            self.hello = replace(self.hello, pool=message.pool)
             self._held_since = None
             self._sent = self._received = 0
             return True

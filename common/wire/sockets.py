@@ -18,7 +18,10 @@ BACKLOG = (
     1024  # connections that wait to be accepted; ZeroMQ's 100 are gone in a burst, and whoever comes then waits for seconds
 )
 HANDSHAKE_S = 5.0  # a greeting that is not complete by then is hung up on
-PING_S, PONG_S = 5.0, 10.0  # so often a peer's library is asked whether it lives, and given up when it says nothing for so long
+PING_S = 5.0  # so often a peer's library is asked whether it lives
+PONG_S = (
+    60.0  # and it is given up when it says nothing for so long: its answer waits behind a frame, which takes that at 4.5 kB/s
+)
 DIAL_S = 5.0  # in which a buffer that is there takes a client's connection
 DOMAIN = b"headrace"  # of the questions that ZeroMQ asks about keys
 _PLACES = itertools.count()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from headrace.actor.evaluator import EvaluatorSettings, run_evaluator
 from headrace.actor.joining import ActorSettings
@@ -15,14 +14,14 @@ from headrace.actor.loop import run as act
 from headrace.launch.chaos.history import SUFFIX, History
 from headrace.launch.chaos.sabotage import FINDS, Saboteur
 from headrace.launch.chaos.witness import WitnessPolicy, WitnessUplink, honest
-from headrace.launch.exits import FAILED, MUST_NOT_RESTART
+from headrace.launch.exits import FAILED, MUST_NOT_RESTART, leave
 from headrace.launch.roles import guarded
 from headrace.launch.targets import load_target
 
 CLIENT = "client"  # kind of its histories
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> NoReturn:
     """``python -m headrace.launch.chaos.client RUN --connect ENDPOINT --id NAME --history DIR``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="run directory (path)")
@@ -34,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     code = guarded(args.id, lambda: _play(args))
     # A campaign starts a second process of one id on purpose, so that who is turned away may be started again.
-    return FAILED if code == MUST_NOT_RESTART else code
+    leave(FAILED if code == MUST_NOT_RESTART else code)
 
 
 def _play(args: argparse.Namespace) -> int:
@@ -59,4 +58,4 @@ def _play(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

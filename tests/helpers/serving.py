@@ -62,8 +62,8 @@ class Buffer:
     def status(self):
         return self.service.watch.status(self.service, self.now)
 
-    def actor(self, peer=b"A", identity="a", incarnation=b"1", spec=SPEC):
-        hello = m.Hello(1, "actor", identity, incarnation, "host", 7, spec.to_dict())
+    def actor(self, peer=b"A", identity="a", incarnation=b"1", spec=SPEC, pool=""):
+        hello = m.Hello(1, "actor", identity, incarnation, "host", 7, spec.to_dict(), pool=pool)
         answers = self.say(peer, hello)
         if kinds(answers) == [m.Refused] and answers[0][1].reason == "opening":
             answers = self.say(peer, hello)

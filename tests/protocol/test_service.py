@@ -116,6 +116,49 @@ def test_a_silent_client_loses_its_session(buffer):
     assert first(buffer.block(b"A", 1, 0), m.Refused).reason == "hello-first"
 
 
+class Bytes:
+    """A line on which bytes come all the time."""
+
+    def quiet_s(self):
+        return 0.0
+
+
+def test_bytes_under_way_keep_a_session_and_garbage_does_not(buffer):
+    buffer.actor()
+    (session,) = buffer.service.fleet.sessions()
+    session.line = Bytes()
+    buffer.tick(60.0)
+    assert buffer.service.fleet.sessions() == [session]
+    buffer.raw(b"A", [b"\xc1"])
+    buffer.tick(4.9)
+    buffer.block(b"A", 1, 0)
+    buffer.tick(60.0)
+    assert buffer.service.fleet.sessions() == [session]
+    buffer.raw(b"A", [b"\xc1"])
+    buffer.tick(5.1)
+    assert buffer.service.fleet.sessions() == []
+
+
+def test_who_is_asked_to_greet_is_counted_apart_and_not_refused(buffer):
+    buffer.actor()
+    buffer.block(b"X", 1, 0)
+    counters = buffer.status()["counters"]
+    assert (counters["asked_to_greet"], buffer.service.refused.by_reason.total()) == (1, 0)
+
+
+def test_no_restart_of_the_buffer_lets_in_who_was_replaced_before_it(buffer, tmp_path):
+    zombie = first(buffer.actor(b"A"), m.Welcome)
+    buffer.tick(5.1)
+    assert first(buffer.actor(b"B", incarnation=b"2"), m.Welcome).epoch == zombie.epoch + 1
+    buffer.worker.close()
+    again = type(buffer)(tmp_path)
+    assert first(again.actor(b"C", pool=zombie.pool), m.Refused).reason == "fenced"
+    assert first(again.actor(b"C", pool="another"), m.Welcome)  # what it had with another pool says nothing here
+    again.tick(5.1)
+    assert first(again.actor(b"D", incarnation=b"2", pool=zombie.pool), m.Refused).reason == "fenced"
+    again.worker.close()
+
+
 def test_a_run_has_one_learner_whatever_it_calls_itself(buffer):
     buffer.actor()
     buffer.learner()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +17,8 @@ from headrace.common.wire.session import ClientSession, Phase
 
 NETWORK = NetworkConfig(lease_s=5.0, heartbeat_s=0.5, connect_s=60.0)
 HELLO = Hello(1, "actor", "a", b"i" * 16, "host", 7)
-WELCOME = Welcome(3, 5.0, 0.5, 1000, 4096, 1 << 30)
+WELCOME = Welcome(3, 5.0, 0.5, 1000, 4096, 1 << 30, pool="p")
+AGAIN = replace(HELLO, pool="p")  # of a process that has had a session
 
 
 def live(now=0.0):
@@ -53,9 +56,21 @@ def test_silence_for_a_lease_makes_the_socket_anew_and_says_hello_again():
     session = live()
     assert session.receive(Ack(1, 1), 3.0)
     assert session.tick(7.9) is None
-    assert session.tick(8.1) is HELLO
+    assert session.tick(8.1) == AGAIN
     assert session.reconnect
     assert session.room() == 0
+
+
+def test_bytes_of_a_message_that_is_long_on_its_way_are_no_silence():
+    session = live()
+    assert not session.overdue(5.0)
+    assert session.overdue(5.1)
+    session.arriving(3.0)
+    assert not session.overdue(5.1)
+    assert session.tick(7.9) is None
+    session.arriving(-math.inf)
+    assert session.tick(8.1) == AGAIN
+    assert not session.overdue(20.0)  # there is no session any more
 
 
 def test_a_held_id_is_waited_for_two_leases_then_given_up_naming_the_holder():
@@ -75,10 +90,10 @@ def test_a_refusal_without_retry_ends_at_once():
     assert (session.phase, str(session.failure)) == (Phase.ENDED, "spec.obs: 3 != 4")
 
 
-def test_a_restarted_buffer_is_greeted_at_once():
+def test_a_restarted_buffer_is_greeted_at_once_by_a_process_that_knows_its_pool():
     session = live()
     session.receive(Refused("hello-first", "no session", 0.2), 1.0)
-    assert session.tick(1.0) is HELLO
+    assert session.tick(1.0) == AGAIN
 
 
 def test_credit_is_what_was_sent_and_not_yet_taken():
@@ -125,36 +140,64 @@ def test_a_process_that_was_replaced_is_told_so_for_good_whoever_holds_its_id_th
     f = fleet(tmp_path)
     first, _ = f.hello(b"p1", hello(b"1", 11), 0.0)
     f.forget(first)  # its lease ran out, and nobody was there
-    again, _ = f.hello(b"p2", hello(b"1", 11), 6.0)  # a partition is over: it goes on
+    again, _ = f.hello(b"p2", hello(b"1", 11), 6.0, returns=True)  # a partition is over: it goes on
     f.forget(again)
     heir, _ = f.hello(b"p3", hello(b"2", 22), 12.0)
-    woken = f.hello(b"p4", hello(b"1", 11), 13.0)
+    woken = f.hello(b"p4", hello(b"1", 11), 13.0, returns=True)
     assert (woken.reason, woken.retry_s) == ("fenced", 0.0)
     assert "pid 22 on host" in woken.detail
     f.forget(heir)
-    assert f.hello(b"p5", hello(b"1", 11), 20.0).reason == "fenced"
-    kept = fleet(tmp_path)
-    kept.set_state(f.get_state())
-    assert kept.hello(b"p6", hello(b"1", 11), 21.0).reason == "fenced"
-    assert kept.hello(b"p7", hello(b"1", 11, identity="b"), 21.0)[0].epoch == 1  # of its own id
+    assert f.hello(b"p5", hello(b"1", 11), 20.0, returns=True).reason == "fenced"
+    restarted = fleet(tmp_path)
+    assert restarted.hello(b"p6", hello(b"1", 11), 21.0, returns=True).reason == "fenced"
+    assert restarted.hello(b"p7", hello(b"1", 11, identity="b"), 21.0, returns=True)[0].epoch == 1  # of its own id
+    assert restarted.hello(b"p8", hello(b"2", 22), 22.0, returns=True)[0].epoch == heir.epoch + 1  # who is not replaced goes on
+    assert restarted.hello(b"p9", hello(b"3", 33), 30.0)[0].epoch == heir.epoch + 2  # and a newcomer takes over
 
 
-def test_what_is_remembered_of_processes_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.common.wire.fleet.REMEMBERED", 3)
+def test_who_could_not_be_written_down_has_replaced_nobody(tmp_path, monkeypatch):
     f = fleet(tmp_path)
-    for n in range(10):
-        session, _ = f.hello(b"p", hello(b"%d" % n), 0.0)
-        f.forget(session)
-        f.forget(f.hello(b"q", hello(b"x", identity=f"i{n}"), 0.0)[0])
-    state = f.get_state()
-    assert (len(state["holders"]), len(state["replaced"])) == (3, 3)
+    f.forget(f.hello(b"p1", hello(b"1", 11), 0.0)[0])
+    monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert f.hello(b"p2", hello(b"2", 22), 1.0).reason == "disk"
+    monkeypatch.undo()
+    assert f.hello(b"p3", hello(b"1", 11), 2.0, returns=True)[0].epoch == 2
+
+
+class Bytes:
+    """A line on which bytes came at one time."""
+
+    def __init__(self, at):
+        self.at, self.now = at, 0.0
+
+    def quiet_s(self):
+        return self.now - self.at
+
+
+@pytest.mark.parametrize(
+    ("bytes_at", "now", "garbled", "lives"),
+    [
+        (0.0, 5.1, False, False),
+        (4.0, 5.1, False, True),
+        (4.0, 8.9, False, True),
+        (4.0, 9.1, False, False),
+        (4.0, 5.1, True, False),
+    ],
+)
+def test_a_lease_does_not_end_while_bytes_of_a_long_message_come_in(tmp_path, bytes_at, now, garbled, lives):
+    f = fleet(tmp_path)
+    session, _ = f.hello(b"p1", hello(b"1", 11), 0.0)
+    session.line, session.garbled = Bytes(bytes_at), garbled
+    session.line.now = now
+    assert (f.expired(now) == []) is lives
+    assert isinstance(f.hello(b"p2", hello(b"2", 22), now), Refused) is lives
 
 
 def test_observers_leave_nothing_behind(tmp_path):
     f = fleet(tmp_path)
     f.forget(f.hello(b"p1", hello(b"1", identity="observer-1", role="observer"), 0.0)[0])
     assert not (tmp_path / "epochs.json").exists()
-    assert (f.get_state()["holders"], f.get_state()["replaced"]) == ({}, [])
+    assert f.get_state() == {"sessions": [], "fenced": 0}
 
 
 def test_a_reconnect_of_the_same_process_keeps_its_epoch(tmp_path):
@@ -179,10 +222,10 @@ def test_more_sessions_than_declared_are_refused(tmp_path):
 
 def test_epochs_begin_above_a_floor_after_a_loss(tmp_path):
     epochs = Epochs(tmp_path)
-    epochs.raise_epoch("actor/a")
+    epochs.raise_epoch("actor/a", b"1")
     epochs.raise_all(1000)
     again = Epochs(tmp_path)
-    assert [again.raise_epoch(who) for who in ("actor/a", "actor/b", "actor/a")] == [1001, 1001, 1002]
+    assert [again.raise_epoch(who, b"2") for who in ("actor/a", "actor/b", "actor/a")] == [1001, 1001, 1002]
     assert again.check_valid() == (True, "")
 
 
@@ -195,13 +238,16 @@ def test_an_epoch_is_on_disk_with_its_name_before_it_is_given_out(tmp_path, monk
         synced.append((os.readlink(f"/proc/self/fd/{fd}"), (tmp_path / "epochs.json").exists()))
 
     monkeypatch.setattr(os, "fsync", note)
-    Epochs(tmp_path).raise_epoch("actor/a")
+    Epochs(tmp_path).raise_epoch("actor/a", b"1")
     assert synced == [(str(tmp_path / "epochs.tmp"), False), (str(tmp_path), True)]
 
 
-def test_a_damaged_epoch_file_is_named(tmp_path):
-    Epochs(tmp_path).raise_epoch("actor/a")
+@pytest.mark.parametrize(
+    ("old", "new"), [('"actor/a": [1', '"actor/a": [9'), ('"31"', '"32"'), ('"31"', "31"), ("[1, ", "["), ("sha", "")]
+)
+def test_a_damaged_epoch_file_is_named(tmp_path, old, new):
+    Epochs(tmp_path).raise_epoch("actor/a", b"1")
     path = tmp_path / "epochs.json"
-    path.write_text(path.read_text().replace('"actor/a": 1', '"actor/a": 9'))
+    path.write_text(path.read_text().replace(old, new))
     with pytest.raises(PoolDamaged, match="epochs.json"):
         Epochs(tmp_path)

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 import zmq
@@ -17,6 +18,7 @@ from helpers.wire_actor import NETWORK, WireActor
 from headrace.buffer import SACReplayPool
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import SessionRefused
+from headrace.common.weights import Version
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import block_parts, decode, encode
 from headrace.common.wire.link import Link, new_hello
@@ -151,6 +153,29 @@ def test_a_row_that_takes_longer_than_a_lease_to_send_keeps_its_session(run):
         assert session["connected_s"] > before + 1.5  # still the same one
         assert run.status()["lost_sessions"] == []
     check(run, a=[1000])
+
+
+def test_a_link_on_which_one_frame_takes_longer_than_a_lease_is_slow_and_not_broken(run):
+    slow = replace(NETWORK, fragment_bytes=1 << 15)  # 1.6 s of the link
+    with Proxy(run.endpoint) as proxy, WireActor(proxy.endpoint, "a", network=slow) as actor:
+        feed = Feed(32, 2, statistics=False)
+        link = Link(new_hello("learner", "l"), feed, run.endpoint, NETWORK, MonotonicClock())
+        link.start()
+        try:
+            epoch = link.wait_welcome(20).epoch
+            before = run.status()["actors"][0]["connected_s"]
+            proxy.set(Faults(bytes_per_s=20e3))
+            feed.publish(canary_weights(SPEC, "l", epoch, 1, (100, 100)))  # 44 kB of the way down
+            link.wake()
+            assert actor.offer(500)  # 60 kB of the way up
+            actor.drained()
+            assert actor.weights() == Version("l", epoch, 1)
+        finally:
+            link.close(m.Goodbye(False, ""))
+        (session,) = run.status()["actors"]
+        assert session["connected_s"] > before + 2.5  # still the same one, to the buffer and to the actor
+        assert run.status()["lost_sessions"] == []
+    check(run, a=[500])
 
 
 def test_while_the_buffer_is_stopped_an_actor_keeps_to_its_bound_and_everything_arrives_later(run):

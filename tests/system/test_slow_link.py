@@ -33,9 +33,7 @@ def test_rows_batches_and_weights_travel_compressed_and_priorities_stay_with_the
         assert run.processes["canary"].wait(20) == 0, run.log("canary")  # it has proved every row
         last = run.status()
         refused = {k for k in last["counters"] if k.startswith(("refused_", "rejected_"))}
-        assert refused <= {
-            "refused_hello-first"
-        }  # what was on its way to the buffer that was killed has no session with this one
+        assert refused == set()  # what was on its way to the buffer that was killed has no session with this one: no fault
         shrunk = {what: n["wire_bytes"] / n["plain_bytes"] for what, n in last["compression"].items()}
         assert shrunk.keys() == {"rows", "batches", "weights"}
         assert max(shrunk["rows"], shrunk["batches"]) < 0.5

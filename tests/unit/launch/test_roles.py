@@ -92,25 +92,32 @@ def test_a_request_to_end_before_the_role_runs_is_no_exception_that_a_library_co
 
 
 SLOW_END = """
-import os, sys, time
+import atexit, os, sys, time
 from headrace.launch import roles
+from headrace.launch.exits import leave
 class Slow:
-    def __del__(self, write=os.write, sleep=time.sleep):
-        write(1, b"ready\\n")
-        sleep(0.5)
+    def __del__(self, write=os.write):
+        write(1, b"torn down\\n")
+def slow_end():
+    os.write(1, b"ready\\n")
+    time.sleep(0.5)
+    print("said last", end="")
 def body():
     roles._leave_signals_to_the_role()
-    return 0
-slow = Slow()  # ends with its module, when the interpreter has reset the handlers
-sys.exit(roles.guarded("learner", body))
+    return 4
+slow = Slow()  # ends with its module, when the interpreter is torn down
+atexit.register(slow_end)
+leave(roles.guarded("learner", body))
 """
 
 
-def test_a_late_request_changes_nothing_even_while_the_interpreter_ends():
-    with subprocess.Popen([sys.executable, "-c", SLOW_END], stdout=subprocess.PIPE) as process:
+def test_a_role_that_has_ended_runs_what_asks_for_it_and_leaves_at_once_whatever_signal_comes():
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen([sys.executable, "-c", SLOW_END], stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout.readline() == b"ready\n"
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.stdout.read() == b"said last"
+        assert process.wait(30) == 4
 
 
 def test_a_role_whose_supervisor_is_gone_ends():
