@@ -28,6 +28,8 @@ from typing import Any
 from campaign import chaotic, provenance, records
 from campaign.process import guarded, headrace
 
+from headrace.launch.leash import leash
+
 FILE = records.RESULTS / chaotic.FILE
 QUICK = 0.5
 
@@ -54,7 +56,7 @@ def main() -> int:
 def campaign(minutes: float, seed: int, place: Path) -> dict[str, Any]:
     """One campaign; its last line."""
     words = headrace("chaos", "--minutes", f"{minutes:g}", "--seed", str(seed), "--dir", str(place), "--json")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=leash()) as process:
         lines = (process.stdout.read() if process.stdout else "").splitlines()
     if process.returncode not in (0, 1) or not lines or not lines[-1].startswith("{"):
         raise SystemExit(f"headrace chaos ended with exit code {process.returncode} before it could judge")

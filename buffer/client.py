@@ -23,6 +23,7 @@ class Client:
         queued: bytes of them that wait for the pool's thread, and give no credit yet.
         turn: whether what it has sent of a message that is not complete gives credit, so that the rest can come.
         landing: whether a message that needed a turn is complete, and not in the pool yet.
+        silent: whether nothing came of it for some heartbeats: what it were granted now might be lost with it.
         state_at: when it last heard the buffer's state.
         acked: the last ack of each stream that was said to it, to be said again while it waits for one.
     """
@@ -33,6 +34,7 @@ class Client:
     queued: int = 0
     turn: bool = False
     landing: bool = False
+    silent: bool = False
     demand: Demand = field(default_factory=Demand)
     allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
     state_at: float = 0.0

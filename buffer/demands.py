@@ -53,7 +53,7 @@ class Demands:
         self._pacing.drawable = not self._short and totals.drawable >= self._batch_size
         allowed, offline = self._pacing.updates_allowed(), self._pacing.offline
         allowed -= sum(c.demand.drawing for c in clients if _is_granted(c))  # the phase ends only when they are granted
-        for client in () if self._paused else clients:
+        for client in () if self._paused else (client for client in clients if not client.silent):
             granted = _is_granted(client)
             most = allowed if granted else MOST_AHEAD * bool(totals.updates)  # not from the few rows before the first update
             draw = client.demand.work(client.session.peer, most, totals.drawable, totals.spec, offline=offline)

@@ -60,6 +60,7 @@ from headrace.common.wire.versions import LACKS
 
 LOG = logging.getLogger(__name__)
 MOST_TRACEBACKS = 10
+SILENT_HEARTBEATS = 2  # after which a client is told nothing that would be lost with it
 
 
 class Service:
@@ -168,6 +169,7 @@ class Service:
         client = self._clients.get(peer)
         if client is not None:
             client.taken += size_of(parts)
+            client.silent = False
         try:
             return self._as_spoken(self._receive(peer, parts, now, user, line))
         except WireError as error:
@@ -396,6 +398,9 @@ class Service:
                 self._end(client)
             else:
                 self.fleet.forget(session)
+        patience = SILENT_HEARTBEATS * self._network.heartbeat_s
+        for client in self._clients.values():
+            client.silent = self.fleet.silent_s(client.session, now, patience) > patience
         self.watch.observe(self.totals, now)
         self._awaited.tick(now)
         self._demands.tick()

@@ -1,4 +1,4 @@
-"""A role that ``train`` started ends when ``train`` is gone, however that died: no orphan is left behind."""
+"""What a process started ends when that process is gone, however it died: no orphan is left behind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,28 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 PARENT = "HEADRACE_PARENT"  # environment variable: pid of the supervisor that a role must not outlive
 GRACE_S = 10.0
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def leash() -> Callable[[], None]:
+    """A ``preexec_fn`` for a child of this process: the kernel kills it when the thread that starts it is gone.
+
+    For tests and campaigns; roles are asked to end in order, by :func:`follow_parent`.
+    """
+    parent = os.getpid()
+
+    def bind() -> None:
+        if sys.platform.startswith("linux"):
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:  # it died before the request above
+                os._exit(1)
+
+    return bind
 
 
 def follow_parent(grace_s: float = GRACE_S) -> None:
@@ -25,7 +43,7 @@ def follow_parent(grace_s: float = GRACE_S) -> None:
     if not word.isdigit() or not sys.platform.startswith("linux"):
         return
     parent = int(word)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it died before the request above
         os.kill(os.getpid(), signal.SIGTERM)
     threading.Thread(target=_watch, args=(parent, grace_s), name="leash", daemon=True).start()

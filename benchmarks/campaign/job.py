@@ -19,6 +19,7 @@ from campaign.process import ProcessFailed, headrace
 from campaign.records import ROOT
 from headrace.buffer.query import Observer
 from headrace.common.errors import DeadlineExceeded
+from headrace.launch.leash import leash
 
 Status = dict[str, Any]
 BEGIN_S, WAIT_S, STOP_S, POLL_S = 60.0, 60.0, 20.0, 0.02
@@ -99,7 +100,9 @@ def training(place: Path, config: Mapping[str, Any], log: Path) -> Iterator[Job]
     with log.open("wb") as out:
         words = headrace("train", str(file))
         environment = {**os.environ, "PYTHONPATH": paths}
-        process = subprocess.Popen(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=log.parent)
+        process = subprocess.Popen(
+            words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, cwd=log.parent, preexec_fn=leash()
+        )
     job = None
     try:
         job = Job(place / "run", process, log)

@@ -66,6 +66,20 @@ LINKS = (
         "            if False:\n",
         (f"{BROKEN}::test_a_link_on_which_one_frame_takes_longer_than_a_lease_is_slow_and_not_broken",),
     ),
+    Mutant(
+        "updates-for-who-is-silent",
+        "buffer/demands.py",
+        "(client for client in clients if not client.silent)",
+        "clients",
+        ("tests/protocol/test_demands.py",),
+    ),
+    Mutant(
+        "silent-within-a-frame",
+        "buffer/service.py",
+        "self.fleet.silent_s(client.session, now, patience) > patience",
+        "now - client.session.seen > patience",
+        ("tests/protocol/test_demands.py",),
+    ),
     Mutant("garbage-renews-a-lease", "common/wire/fleet.py", " and not session.garbled", "", SERVICE),
     Mutant(
         "garbage-not-told-apart-from-bytes-under-way", "buffer/service.py", "client.session.garbled = True", "pass", SERVICE

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from campaign.records import ROOT
+from headrace.launch.leash import leash
 
 POLL_S = 0.05
 STOP_S = 15.0  # an ordered end of a run may take 10 s
@@ -91,6 +92,7 @@ def run(
             cwd=cwd,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
+            preexec_fn=leash(),
         )
         try:
             while child.poll() is None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from campaign.planting import Mutant
 
-ENDS = ("tests/unit/launch/test_roles.py",)
+ENDS = (
+    "tests/unit/launch/test_roles.py"
+    "::test_a_role_that_has_ended_runs_what_asks_for_it_and_leaves_at_once_whatever_signal_comes",
+)
 FATES = "tests/unit/launch/test_supervision_ranks.py"
 
 TRANSFER, DEMO_LOAD = ("tests/unit/launch/test_transfer.py",), ("tests/unit/launch/test_demo_load.py",)
@@ -12,6 +15,13 @@ D4RL = ("tests/unit/launch/test_demo_d4rl.py",)
 
 ROLES = (
     Mutant("interpreter-torn-down", "launch/exits.py", "os._exit(code)", "sys.exit(code)", ENDS),
+    Mutant(
+        "children-without-a-leash",
+        "launch/leash.py",
+        "            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)\n",
+        "            pass\n",
+        ("tests/unit/launch/test_supervise.py::test_no_process_of_a_test_outlives_a_test_run_that_is_killed",),
+    ),
     Mutant("exit-functions-forgotten", "launch/exits.py", "atexit._run_exitfuncs()", "pass", ENDS),
     Mutant("last-words-not-flushed", "launch/exits.py", "stream.flush()", "pass", ENDS),
     Mutant(

@@ -47,6 +47,7 @@ from headrace.common.limits import raise_open_files
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye
 from headrace.common.wire.network import NetworkConfig
+from headrace.launch.leash import leash
 
 MIB = 1 << 20
 MINUTES, QUICK_S, STOPPED_S = 10, 20.0, 300.0
@@ -254,7 +255,8 @@ def clients(place: Path) -> Iterator[Any]:
         words = [sys.executable, "-m", "campaign.load", json.dumps({**options, "ready": str(ready)})]
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (place / f"{name}.log").open("wb") as log:
-            made.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, env=environment))
+            out = subprocess.PIPE
+            made.append(subprocess.Popen(words, stdout=out, stderr=log, text=True, env=environment, preexec_fn=leash()))
         end = time.monotonic() + 60
         while not ready.exists():
             if made[-1].poll() is not None or time.monotonic() > end:

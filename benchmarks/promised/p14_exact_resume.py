@@ -28,6 +28,7 @@ from campaign.promise import SUM, Outcome, Part, Promise, Trial, at_least, never
 from headrace.buffer import SACReplayPool
 from headrace.common.config import merge
 from headrace.launch.config import make_config, read_config
+from headrace.launch.leash import leash
 from headrace.learner import checkpoint
 
 KILLS, TRIALS = 3, 10
@@ -88,6 +89,7 @@ def play(place: Path, config: Mapping[str, Any], kill_at: tuple[int, float] | No
             stderr=log,
             start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            preexec_fn=leash(),
         )
         try:
             if kill_at is None:

@@ -25,6 +25,8 @@ from campaign.timeline import Timeline
 from helpers import group
 from helpers.roles import TESTS, scripted
 
+from headrace.launch.leash import leash
+
 UPDATES, EVERY, QUICK_UPDATES = 2000, 100, 300
 RANKS, FAULT_S, LONG_S = 2, 60.0, 180.0
 SILENT_S = 15.0
@@ -103,6 +105,7 @@ class Group:
                 stderr=log,
                 cwd=place,
                 env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1"},
+                preexec_fn=leash(),
             )
         self._timeline = Timeline(place / "run")
 

@@ -26,6 +26,8 @@ from campaign.process import ProcessFailed, headrace
 from campaign.promise import Outcome, Part, Promise, Trial, at_most, never, told
 from helpers.roles import Roles, free_port, roles, scripted
 
+from headrace.launch.leash import leash
+
 ROLES = ("buffer", "learner", "actor")
 ORDERS = tuple(itertools.permutations(ROLES))
 PEERS = ("killed", "stopped", "absent")
@@ -152,7 +154,9 @@ def train(place: Path, *words: str) -> subprocess.Popen[bytes]:
     """`headrace train`; what it says goes to a log."""
     with (place / "train.log").open("ab") as log:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(headrace("train", *words), stdout=log, stderr=log, cwd=place, env=environment)
+        return subprocess.Popen(
+            headrace("train", *words), stdout=log, stderr=log, cwd=place, env=environment, preexec_fn=leash()
+        )
 
 
 def hears(pid: int) -> bool:

@@ -148,11 +148,17 @@ class Fleet:
         """Sessions whose lease has run out."""
         return [s for s in self._by_name.values() if not self._lives(s, now)]
 
-    def _lives(self, session: Session, now: float) -> bool:
-        """Whether its lease has not run out; a message that is still coming in renews it."""
-        if now - session.seen >= self._lease_s and not session.garbled:
+    def silent_s(self, session: Session, now: float, least: float) -> float:
+        """How long nothing has come of a session, not even bytes of a message that is long on its way.
+
+        The latter are asked for only where no message came for ``least`` (s).
+        """
+        if now - session.seen >= least and not session.garbled:
             session.seen = max(session.seen, now - session.line.quiet_s())
-        return now - session.seen < self._lease_s
+        return now - session.seen
+
+    def _lives(self, session: Session, now: float) -> bool:
+        return self.silent_s(session, now, self._lease_s) < self._lease_s
 
     def sessions(self, role: str | None = None) -> list[Session]:
         """Sessions, of one role or of all."""

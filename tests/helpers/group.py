@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from helpers.rank import learn
 
+from headrace.launch.leash import leash
 from headrace.learner.group import Group
 from headrace.learner.place import Place
 
@@ -34,7 +35,8 @@ def start(
     words = [sys.executable, "-m", "helpers.rank", json.dumps({"timeout_s": timeout_s, "cases": cases})]
     pipe = subprocess.PIPE
     places = [Place.of_one_host(rank, size, str(meeting or "")).environment() for rank in range(size)]
-    return [subprocess.Popen(words, env={**common, **place}, stdout=pipe, stderr=pipe, text=True) for place in places]
+    options = {"stdout": pipe, "stderr": pipe, "text": True, "preexec_fn": leash()}
+    return [subprocess.Popen(words, env={**common, **place}, **options) for place in places]
 
 
 def finish(ranks: list[subprocess.Popen[str]]) -> list[dict[str, Lines]]:

@@ -19,6 +19,7 @@ from headrace.buffer.query import status
 from headrace.common.config import load
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.wire.network import NetworkConfig
+from headrace.launch.leash import leash
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -122,7 +123,8 @@ class Roles:
         found = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log, env=environment, cwd=self.directory)
+            options = {"stdout": log, "stderr": log, "env": environment, "cwd": self.directory}
+            self.processes[name] = subprocess.Popen(words, **options, preexec_fn=leash())
         return self.processes[name]
 
 

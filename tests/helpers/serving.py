@@ -80,6 +80,13 @@ class Buffer:
         return self.raw(peer, block_parts(head, made, SPEC))
 
 
+class Busy:
+    """A line on which bytes come all the time."""
+
+    def quiet_s(self):
+        return 0.0
+
+
 def block(times, value=1.0, priorities=None):
     rows = np.zeros(len(times), SPEC.row_dtype)
     rows["t"], rows["steps"], rows["rewards"] = times, 1, value

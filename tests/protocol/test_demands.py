@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.serving import SPEC, Buffer, first, kinds
+from helpers.serving import SPEC, Buffer, Busy, first, kinds
 
 from headrace.buffer.config import SamplingConfig, SetConfig
 from headrace.buffer.view import PoolView
@@ -28,6 +28,24 @@ def test_batches_follow_the_credit_and_carry_the_rows(buffer):
     assert np.array_equal(batch.obs["obs"][:, 2], batch.rows["t"])
     assert np.array_equal(batch.next_obs["obs"][:, 2], batch.rows["t"] + 1)
     assert kinds(buffer.say(b"L", m.Draw(10, 4))) == []
+
+
+def test_a_learner_that_is_silent_is_granted_nothing_until_it_speaks(buffer):
+    """What dies with a learner is not refunded; and robots are to know soon that newer weights are owed."""
+    buffer.actor()
+    buffer.learner()
+    buffer.say(b"L", m.Draw(10, 4))
+    buffer.tick(1.0)  # two heartbeats
+    assert m.BatchHead in kinds(buffer.block(b"A", 1, *range(5)))
+    buffer.tick(0.1)
+    assert m.BatchHead not in kinds(buffer.block(b"A", 6, 5, 6))
+    states = [state for to, state in buffer.tick(0.5) if to == b"A" and isinstance(state, m.State)]
+    assert {state.phase for state in states} == {"training"}
+    assert m.BatchHead in kinds(buffer.say(b"L", m.Pulse()))
+    (session,) = buffer.service.fleet.sessions("learner")
+    session.line = Busy()
+    buffer.tick(2.0)
+    assert m.BatchHead in kinds(buffer.block(b"A", 8, 7, 8))  # a long message of it is on its way
 
 
 def test_who_has_mapped_the_pool_gets_ids_and_may_ask_for_others(buffer, tmp_path):
@@ -63,6 +81,7 @@ def test_a_set_is_waited_for_with_its_name_and_nobody_is_held(tmp_path):
     while sent < 60:  # far more than min_fill and lead_steps: the actor may go on
         granted = max(s.granted for to, s in buffer.tick(1.0) if to == b"A" and isinstance(s, m.State))
         assert granted > sent
+        buffer.say(b"L", m.Pulse())
         assert m.BatchHead not in kinds(buffer.block(b"A", sent + 1, *range(sent, granted)))
         sent = granted
     assert buffer.service.phase == "filling"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from helpers.serving import SPEC, Buffer, first
+from helpers.serving import SPEC, Buffer, Busy, first
 
 from headrace.buffer.backups import Backups, wait_for
 from headrace.buffer.pool import SACReplayPool
@@ -116,17 +116,10 @@ def test_a_silent_client_loses_its_session(buffer):
     assert first(buffer.block(b"A", 1, 0), m.Refused).reason == "hello-first"
 
 
-class Bytes:
-    """A line on which bytes come all the time."""
-
-    def quiet_s(self):
-        return 0.0
-
-
 def test_bytes_under_way_keep_a_session_and_garbage_does_not(buffer):
     buffer.actor()
     (session,) = buffer.service.fleet.sessions()
-    session.line = Bytes()
+    session.line = Busy()
     buffer.tick(60.0)
     assert buffer.service.fleet.sessions() == [session]
     buffer.raw(b"A", [b"\xc1"])

@@ -18,6 +18,7 @@ from headrace.buffer.query import status
 from headrace.common.errors import DeadlineExceeded, HeadraceError
 from headrace.launch import exits
 from headrace.launch.children import headrace_command
+from headrace.launch.leash import leash
 from headrace.launch.progress import text
 from headrace.launch.rundir import RunDir, read_json
 from headrace.learner import checkpoint
@@ -51,7 +52,12 @@ class Trained:
         self.log = self._directory / "train.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                headrace_command(["train", *words]), stdout=log, stderr=log, env=self._environment, cwd=self._directory
+                headrace_command(["train", *words]),
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                cwd=self._directory,
+                preexec_fn=leash(),
             )
 
     def begin(self, *words: str) -> None:

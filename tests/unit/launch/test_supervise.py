@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from helpers.roles import TESTS
 
 from headrace.common.errors import DeadlineExceeded
 from headrace.launch.children import Child, role_environment, thread_variables
@@ -298,6 +299,30 @@ def test_no_role_outlives_a_killed_supervisor(before, grace_s):
         wait_for(lambda: all(_gone(pid) for pid in pids))
     finally:
         for pid in (p for p in pids if not _gone(p)):
+            os.kill(pid, signal.SIGKILL)
+
+
+LEASHED = """
+import sys, tempfile
+from pathlib import Path
+from helpers.roles import Roles
+run = Roles(Path(tempfile.mkdtemp(dir=sys.argv[1])), {})
+print(run.start_words("sleeper", ["sleep", "600"]).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_process_of_a_test_outlives_a_test_run_that_is_killed(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    words = [sys.executable, "-c", LEASHED, str(tmp_path)]
+    with subprocess.Popen(words, stdin=-1, stdout=-1, text=True, env=environment) as parent:
+        pid = int(parent.stdout.readline())
+        assert not _gone(pid)
+        parent.kill()
+    try:
+        wait_for(lambda: _gone(pid))
+    finally:
+        if not _gone(pid):
             os.kill(pid, signal.SIGKILL)
 
 
