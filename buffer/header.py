@@ -61,6 +61,7 @@ def sealed(field: Field, number: int) -> int:
     Raises:
         ValueError: the number is negative or of more than 48 bits.
     """
+    number = int(number)  # numpy's would overflow
     if number >> _BITS:
         raise ValueError(f"{field.name}: {number}, a word holds 0 to {MOST}")
     return ((number ^ number >> 16 ^ number >> 32 ^ _SALTS[field]) & 0xFFFF) << _BITS | number

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.buffer.arguments import is_torch
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.errors import BlockRefused, PoolError, SpecError
@@ -255,10 +256,13 @@ def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, .
         here = (*path, str(name))
         if isinstance(value, Mapping):
             _walk(value, here, out)
-        elif _is_torch(value):
+        elif is_torch(value):
             out[here] = value.detach().cpu()
         else:
-            array = np.asarray(value)
+            try:
+                array = np.asarray(value)
+            except (TypeError, ValueError) as error:
+                raise SpecError(f"transitions.{'/'.join(here)}: {type(value).__name__}, not one array: {error}") from error
             if array.dtype.hasobject:
                 raise SpecError(f"transitions.{'/'.join(here)}: Python objects cannot be stored, got {type(value).__name__}")
             out[here] = array
@@ -320,7 +324,7 @@ def _tag(value: Any, name: str) -> Array:
 def _widened(value: Any, field: PlainField) -> Any:
     """Texts or bytes that are shorter than those of the first batch, as wide as they were."""
     first = None if field.dtype.startswith(_TORCH) else np.dtype(field.dtype)
-    if first is None or _is_torch(value) or first.kind not in "US" or value.dtype.kind != first.kind:
+    if first is None or is_torch(value) or first.kind not in "US" or value.dtype.kind != first.kind:
         raise SpecError(f"transitions.{field.name}: {_dtype_name(value)}, the first batch had {field.dtype}")
     if value.dtype.itemsize > first.itemsize:
         wide = f"{first.kind}{value.dtype.itemsize // (4 if first.kind == 'U' else 1)}"
@@ -337,18 +341,13 @@ def _stored_as(dtype: str) -> str:
     return "float" if "float" in name or name[1:2] == "f" else dtype
 
 
-def _is_torch(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # only a caller that has imported torch can hold a tensor
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
 def _dtype_name(value: Any) -> str:
-    return str(value.dtype) if _is_torch(value) else value.dtype.str
+    return str(value.dtype) if is_torch(value) else value.dtype.str
 
 
 def _numeric(value: Any, name: str) -> Array:
     """The array as one of the dtypes that a frame may have: floats as float32, others unchanged."""
-    if _is_torch(value):
+    if is_torch(value):
         value = (value.float() if value.is_floating_point() else value).numpy()
     array: Array = np.asarray(value)
     if array.dtype.kind == "f":
@@ -379,7 +378,7 @@ def _flag(values: Mapping[str, Any], name: str) -> Array:
 def _raw(value: Any) -> Array:
     """``(n, bytes of one row)`` uint8."""
     n = len(value)
-    if _is_torch(value):
+    if is_torch(value):
         data: Array = value.contiguous().reshape(n, -1).view(sys.modules["torch"].uint8).numpy()
         return data
     return np.ascontiguousarray(value).reshape(n, -1).view("|u1")

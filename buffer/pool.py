@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer import pinned, snapshot
+from headrace.buffer.arguments import directory, instance, numbers, real, whole, wrong
 from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
@@ -19,13 +20,13 @@ from headrace.buffer.pinned import DemoCapture, Origin, Pinned, require_same
 from headrace.buffer.plain import ACTOR, FRAMES, STREAM, PlainLayout, flatten
 from headrace.buffer.returns import Returns
 from headrace.buffer.ring import geometry
-from headrace.buffer.row_pool import RowPool
+from headrace.buffer.row_pool import NoneType, RowPool
 from headrace.buffer.sampling import Sampling
 from headrace.buffer.staging import Staging
 from headrace.buffer.store import Store
 from headrace.common.block import Block
 from headrace.common.config import dump, load
-from headrace.common.errors import BlockRefused, ConfigError, PoolDamaged, PoolError
+from headrace.common.errors import BlockRefused, PoolDamaged, PoolError
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +62,7 @@ class SACReplayPool(RowPool):
         self,
         capacity: int,
         *,
-        path: Path | None = None,
+        path: str | Path | None = None,
         spec: TransitionSpec | None = None,
         config: PoolConfig | None = None,
         sampling: SamplingConfig | None = None,
@@ -69,17 +70,23 @@ class SACReplayPool(RowPool):
         demos: SACReplayPool | Pinned | None = None,
         return_gamma: float | None = None,
     ) -> None:
-        for name, given, kind in (("rng", rng, np.random.Generator), ("sampling", sampling, SamplingConfig)):
-            if not isinstance(given, kind | None):
-                raise ConfigError(f"{name}: {type(given).__name__}, expected {kind.__module__}.{kind.__qualname__} or None")
+        capacity, path = whole("capacity", capacity), None if path is None else directory("path", path)
+        for name, given, kind in (
+            ("spec", spec, TransitionSpec),
+            ("config", config, PoolConfig),
+            ("sampling", sampling, SamplingConfig),
+            ("rng", rng, np.random.Generator),
+        ):
+            instance(name, given, kind, NoneType)
+        instance("demos", demos, SACReplayPool, Pinned, NoneType)
         way = load(SamplingConfig, dump(sampling or SamplingConfig()), "sampling")
-        returns = None if return_gamma is None else Returns(return_gamma)
+        returns = None if return_gamma is None else Returns(real("return_gamma", return_gamma, 0, 1))
         super().__init__(Sampling(way, np.random.default_rng() if rng is None else rng), returns)
         self._plain: PlainLayout | None = None
         self._staging: Staging | None = None
         self.config = load(PoolConfig, {**dump(config or PoolConfig()), "capacity": capacity}, "pool")
         way.check_fits(self.config.capacity, 1)
-        self._home = Home(None if path is None else Path(path), demos)
+        self._home = Home(path, demos)
         try:
             found = self._home.find(self.config, spec, configured=config is not None)
             self._pinned = self._home.pinned
@@ -141,6 +148,7 @@ class SACReplayPool(RowPool):
             BlockRefused: a value is not finite.
             PriorityRefused, PoolError: as :meth:`insert`.
         """
+        priorities = None if priorities is None else numbers("priorities", priorities)
         with self._lock:
             self._check_not_closed()
             if self._staging is not None and priorities is None and self._staging.add(transitions):
@@ -199,6 +207,7 @@ class SACReplayPool(RowPool):
 
     def insert_and_resample(self, new_data: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
         """:meth:`add_batch`, then :meth:`sample_batch`, with nothing of another thread in between."""
+        batch_size = whole("batch_size", batch_size, 1)  # before the rows are in
         with self._lock:
             self.add_batch(new_data)
             return self.sample_batch(batch_size)
@@ -218,9 +227,12 @@ class SACReplayPool(RowPool):
             NoSpace: it does not fit.
             PoolError: every row was evicted before it was copied, or the pool was closed or loaded meanwhile.
         """
+        place, keep = directory("path", path), whole("keep", keep, 1)
+        if not (progress is None or callable(progress)):
+            raise wrong("progress", progress, "a function of two numbers, or None")
         with self._lock:
             capture, body = self._capture()
-        snapshot.write(Path(path), capture, body, progress, keep)
+        snapshot.write(place, capture, body, progress, keep)
 
     def _capture(self) -> tuple[Capture, dict[str, Any]]:
         return Capture(self._open(), self._lock), self._body()
@@ -243,7 +255,7 @@ class SACReplayPool(RowPool):
             SpecError, ConfigError: it does not fit this pool; the pool is as it was.
         """
         self._check_not_closed()
-        found = snapshot.read(Path(path))
+        found = snapshot.read(directory("path", path))
         if found is None:
             return False
         self.set_state({**found[0], "arrays": found[1]})
@@ -258,6 +270,7 @@ class SACReplayPool(RowPool):
             SpecError, ConfigError: it does not fit this pool; the pool is as it was.
         """
         self._check_not_closed()
+        instance("other", other, SACReplayPool)
         state = other.get_state()
         body, arrays = as_past(state, state["arrays"])
         with self._lock:
@@ -287,7 +300,7 @@ class SACReplayPool(RowPool):
             PoolError: there is no snapshot.
             ConfigError: it had demonstrations, and these are others or none.
         """
-        found = snapshot.read(Path(path))
+        found = snapshot.read(directory("path", path))
         if found is None:
             raise PoolError(f"{path}: there is no snapshot")
         config = load(PoolConfig, found[0]["config"], f"{path}: pool")
@@ -300,11 +313,15 @@ class SACReplayPool(RowPool):
         cls,
         body: Mapping[str, Any],
         *,
-        path: Path | None = None,
+        path: str | Path | None = None,
         capacity: int | None = None,
         rng: np.random.Generator | None = None,
     ) -> SACReplayPool:
         """An empty pool with the sizes, spec and plain form that ``body`` names: a manifest, or :meth:`made_of` and a spec."""
+        instance("body", body, Mapping)
+        for name in ("config", "spec", "plain"):
+            if name not in body:
+                raise wrong("body", body, f"a mapping with {name}, such as a manifest")
         config = load(PoolConfig, body["config"], "pool")
         pool = cls(config.capacity if capacity is None else capacity, path=path, config=config, rng=rng)
         try:
@@ -332,6 +349,8 @@ class SACReplayPool(RowPool):
             NoSpace: it does not fit.
             PoolError: there are no rows.
         """
+        folder = None if folder is None else directory("folder", folder)
+        instance("origin", origin, Origin, NoneType)
         with self._lock:
             return Pinned.copy(DemoCapture(self._open(), self._lock), self._body(), folder, origin)
 
@@ -343,6 +362,7 @@ class SACReplayPool(RowPool):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take a state of :meth:`get_state`, as :meth:`load` does."""
+        instance("state", state, Mapping)
         with self._lock:
             self._check_not_closed()
             try:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.buffer.arguments import ids as row_ids
+from headrace.buffer.arguments import instance, numbers, text, whole, wrong
 from headrace.buffer.handles import HandleReader
 from headrace.buffer.header import Field
 from headrace.buffer.inserted import Inserted
@@ -32,6 +34,8 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
 
 Array = np.ndarray[Any, Any]
+NoneType = type(None)
+_MOST_UPDATES = 1 << 32  # of one grant
 
 
 class RowPool:
@@ -142,12 +146,16 @@ class RowPool:
             BlockRefused: nothing of the block entered; ``reason`` is that of :meth:`Block.check`, or ``sequence``, ``stream``,
                 ``stream-closed``, ``actor-name``, ``actor-limit``.
             PriorityRefused: likewise, for :meth:`update_priorities`' reasons.
+            ArgumentError: an argument is of another kind; so from every call.
             PoolError: closed, no spec yet, priorities without prioritised sampling, or in a process that was forked from the
                 owner of the files, as each change of them.
         """
+        instance("block", block, Block)
+        text("actor", actor)
+        stream, first_seq = whole("stream", stream), whole("first_seq", first_seq)
+        priorities = block.priorities if priorities is None else numbers("priorities", priorities)
         with self._lock:
             store = self._changing()
-            priorities = block.priorities if priorities is None else priorities
             given = None if priorities is None else self._sampling.check(priorities, block.n_rows)
             done = store.insert(block, actor, stream, first_seq)
             if given is not None:
@@ -156,6 +164,8 @@ class RowPool:
 
     def reject(self, actor: str, stream: int, first_seq: int, rows: int) -> None:
         """Move the cursor of a stream past ``rows`` refused rows, and count those that are new as rejected."""
+        text("actor", actor)
+        stream, first_seq, rows = whole("stream", stream), whole("first_seq", first_seq), whole("rows", rows, 0)
         with self._lock:
             self._changing().reject(actor, stream, first_seq, rows)
 
@@ -185,13 +195,17 @@ class RowPool:
             LabelRefused: also reason ``reward``: a reward beyond the executed steps of its row, or a whole number that float32,
                 as which rewards are stored, cannot hold.
         """
-        given = np.asarray(rewards)
-        changed = first_changed(given)
+        values = numbers("rewards", rewards)
+        if values.ndim not in (1, 2):
+            raise wrong("rewards", rewards, "(n,) or (n, K) numbers")
+        changed = first_changed(values)
         if changed:
             raise LabelRefused("reward", f"rewards: {changed}; scale them, or give them as floating point, which is rounded")
-        values = given.astype("<f4")
+        with np.errstate(over="ignore"):  # what is too large is refused as infinite
+            values = values.astype("<f4")
         values = values[:, None] if values.ndim == 1 else values
-        return self.amend(actor, Label(Kind.REWARDS, stream, first, first + len(values) - 1, rewards=values))
+        last = whole("first", first) + len(values) - 1
+        return self.amend(actor, Label(Kind.REWARDS, stream, first, last, rewards=values))
 
     def discard(self, actor: str, stream: int, first: int, last: int) -> Labelled:
         """Never sample rows ``first .. last`` again, such as those of an episode that went wrong; else as :meth:`label`.
@@ -202,6 +216,12 @@ class RowPool:
 
     def amend(self, actor: str, label: Label) -> Labelled:
         """Carry out a label; :meth:`label`, :meth:`amend_rewards` and :meth:`discard` by one name."""
+        text("actor", actor)
+        instance("label", label, Label)
+        instance("kind", label.kind, Kind)
+        for name in ("stream", "first", "last", "outcome", "episode"):
+            whole(name, getattr(label, name))
+        instance("rewards", label.rewards, np.ndarray, NoneType)
         with self._lock:
             store = self._changing()
             if self._pinned is not None and actor not in store.ledger.actors:
@@ -220,7 +240,7 @@ class RowPool:
             BlockRefused: reason ``actor-name`` or ``actor-limit``.
         """
         with self._lock:
-            self._open().ledger.admit(actor)
+            self._open().ledger.admit(text("actor", actor))
 
     def last_seq(self, actor: str, stream: int) -> int:
         """Last committed seq of a stream; 0 when there is none.
@@ -228,11 +248,14 @@ class RowPool:
         Raises:
             BlockRefused: reason ``stream-closed``.
         """
+        text("actor", actor)
+        stream = whole("stream", stream)
         with self._lock:
             return 0 if self._store is None else self._store.ledger.last(actor, stream)
 
     def streams(self, actor: str) -> dict[int, int]:
         """Open streams of an actor -> last committed seq."""
+        text("actor", actor)
         with self._lock:
             return {} if self._store is None else self._store.ledger.streams(actor)
 
@@ -255,6 +278,9 @@ class RowPool:
 
     def draw(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic", batches: int = 1) -> Drawn:
         """The rows that :meth:`sample` would gather, by id, with its errors; of ``batches`` batches one after the other."""
+        batch_size, batches = whole("batch_size", batch_size, 1), whole("batches", batches, 1)
+        instance("rng", rng, np.random.Generator, NoneType)
+        text("mix", mix)
         with self._lock:
             if self._store is None:
                 require_rows(batch_size, 0)
@@ -275,6 +301,8 @@ class RowPool:
                 them was taken.
             PoolError: sampling is not prioritised.
         """
+        ids, priorities = row_ids("ids", ids), numbers("priorities", priorities)
+        epoch = None if epoch is None else whole("epoch", epoch)
         with self._lock:
             return self._changing().change(lambda: self._sampling.update(epoch, ids, priorities))
 
@@ -311,6 +339,8 @@ class RowPool:
         Raises:
             PoolError: an id is not, or no longer, live.
         """
+        ids = row_ids("ids", ids)
+        instance("out", out, Batch, NoneType)
         with self._lock:
             self._open()
             gone = (ids < self.tail) | (ids >= self.head)
@@ -328,6 +358,7 @@ class RowPool:
 
     def live(self, start: int, stop: int) -> Batch:
         """Those rows of ``[start, stop)`` that are live and not discarded; there may be none."""
+        start, stop = whole("start", start), whole("stop", stop)
         with self._lock:
             low, reader = max(start, self.tail), self._open().segment.reader
             ids = np.arange(low, max(low, min(stop, self.head)))
@@ -359,6 +390,7 @@ class RowPool:
 
     def grant_updates(self, n: int, *, offline: bool = False) -> int:
         """Count ``n`` more optimiser updates, in one store that survives the process; returns the new total of both phases."""
+        n = whole("n", n, 0, _MOST_UPDATES)
         with self._lock:
             store, field = self._changing(), Field.OFFLINE if offline else Field.UPDATES
             store.header[field] += n
@@ -383,8 +415,8 @@ class RowPool:
             weights that acted), ``outcome``, ``source`` (who acted, a word for each executed step), ``discarded`` (bool; such
             rows are listed too) and ``digest`` (see :func:`row_digests`).
         """
-        low = self.tail if start is None else start
-        high = self.head if stop is None else stop
+        low = self.tail if start is None else whole("start", start)
+        high = self.head if stop is None else whole("stop", stop)
         while True:
             with self._lock:
                 low, high = max(low, self.tail), min(high, self.head)

@@ -85,17 +85,16 @@ class Sampling:
 
     # --- priorities -------------------------------------------------------------------------------------------------
 
-    def check(self, priorities: Any, count: int) -> Array:
-        """Priorities that ``count`` new rows can take, as an array.
+    def check(self, priorities: Array, count: int) -> Array:
+        """Priorities that ``count`` new rows can take.
 
         Raises:
             PoolError: sampling is not prioritised.
             PriorityRefused: they are none.
         """
         self._require_priorities()
-        given = np.asarray(priorities)
-        check_priorities(given, count)
-        return given
+        check_priorities(priorities, count)
+        return priorities
 
     def supply(self, done: Inserted, priorities: Array) -> None:
         """Give the rows of a block that has just been inserted the priorities that came with it."""
@@ -104,10 +103,10 @@ class Sampling:
         ids = np.arange(head - kept, head)
         self._by_priority().update(self._header[Field.EPOCH], ids, priorities[len(priorities) - kept :])
 
-    def update(self, epoch: int | None, ids: Any, priorities: Any) -> int:
+    def update(self, epoch: int | None, ids: Array, priorities: Array) -> int:
         """See :meth:`SACReplayPool.update_priorities`."""
         now = self._header[Field.EPOCH] if epoch is None else epoch
-        return self._by_priority().update(now, np.asarray(ids, np.int64), np.asarray(priorities))
+        return self._by_priority().update(now, ids, priorities)
 
     def _require_priorities(self) -> None:
         if self.config.method != "prioritised":

@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace.buffer import durable, generations, pinned
 from headrace.buffer import files as pool_files
+from headrace.buffer.arguments import directory as as_directory
 from headrace.buffer.books import Books
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.fence import Fence, require_ordered_stores
@@ -51,7 +52,8 @@ class PoolView:
         PoolDamaged: names the file; ``PoolTorn``: not opened since the machine stopped while it was in use.
     """
 
-    def __init__(self, directory: Path, nonce: int | None = None) -> None:
+    def __init__(self, directory: str | Path, nonce: int | None = None) -> None:
+        directory = as_directory("directory", directory)
         if nonce is not None:
             require_ordered_stores()
         current = generations.read(directory)

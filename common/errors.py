@@ -10,6 +10,7 @@ HeadraceError
 │   └── LabelRefused    what was said late about rows cannot be true of them
 ├── SessionRefused      the buffer turned this process away (held id, wrong spec, fenced)
 ├── PoolError           the pool cannot do what was asked
+│   ├── ArgumentError   an argument of a call is of another kind than it takes, or out of range
 │   ├── PoolLocked      another living process owns the pool directory
 │   ├── PoolTooSmall    fewer rows than the request needs
 │   ├── NoSpace         disk, /dev/shm or cgroup has not enough room
@@ -86,6 +87,10 @@ class SessionRefused(HeadraceError):
 
 class PoolError(HeadraceError):
     """The pool cannot do what was asked."""
+
+
+class ArgumentError(PoolError):
+    """An argument of a call is of another kind than it takes, or out of range; the text says what is expected."""
 
 
 class PoolLocked(PoolError):

@@ -34,6 +34,25 @@ POOL = (
     planted(
         "view-ignores-head", "view", "bad: Array = (ids < self.tail) | (ids >= head)", "bad: Array = ids < self.tail", "view"
     ),
+    # arguments
+    planted("truth-values-are-numbers", "arguments", "if isinstance(value, bool | np.bool_):", "if False:", "arguments"),
+    planted("no-least-number", "arguments", "(low is not None and value < low)", "False", "arguments"),
+    planted("floats-name-rows", "arguments", '(array.dtype.kind == "f" or array.max() > _MOST)', "False", "arguments"),
+    planted("empty-path-is-here", "arguments", " or not place or ", " or ", "arguments"),
+    planted(
+        "labels-by-hand-not-checked",
+        "row_pool",
+        "            whole(name, getattr(label, name))\n",
+        "            pass\n",
+        "arguments",
+    ),
+    planted(
+        "refused-batch-size-keeps-the-rows",
+        "pool",
+        'batch_size = whole("batch_size", batch_size, 1)  # before',
+        "pass  # before",
+        "arguments",
+    ),
     # the header
     planted("header-seals-not-checked", "store", "        files.header.require_whole(directory)\n", "", "damaged_pool"),
     planted("view-of-any-header", "view", "        self._header.require_whole(folder)\n", "", "damaged_pool"),

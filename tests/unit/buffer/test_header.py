@@ -51,6 +51,10 @@ def test_a_word_of_another_place_and_an_empty_one_are_found():
         assert header.damaged() == [field]
 
 
+def test_numpys_numbers_are_as_good_as_pythons():
+    assert [sealed(Field.HEAD, np.int64(n)) for n in NUMBERS] == [sealed(Field.HEAD, n) for n in NUMBERS]
+
+
 @pytest.mark.parametrize("number", [-1, MOST + 1, 1 << 64])
 def test_a_number_that_does_not_fit_is_not_stored(number):
     header = begun()

