@@ -296,7 +296,7 @@ POOL = (
     planted("forked-child-writes", "lock", "        if not self.is_ours:\n", "        if False:\n", "home"),
     planted("forked-child-shares-the-header", "files", "mmap.mmap(-1, size, alone)", "mmap.mmap(-1, size)", "home"),
     planted("forked-child-ends-the-pool", "pool", " and self._home.is_ours:", ":", "home"),
-    planted("rows-without-a-manifest-begin-anew", "generations", "if any(file.read(8)):", "if False:", "generations"),
+    planted("rows-without-a-manifest-begin-anew", "generations", "if file.read(8) not in (_", "if False and (_", "generations"),
     planted(
         "longer-blocks-cost-rows-unasked",
         "config",
@@ -308,7 +308,7 @@ POOL = (
     planted("blocks-longer-than-a-commit", "config", "if self.min_block_rows > self.max_block_rows:", "if False:", "ring"),
     planted("plain-whole-numbers-change", "plain", "    if changed:\n", "    if False:\n", "plain"),
     planted("amended-whole-numbers-change", "row_pool", "        if changed:\n", "        if False:\n", "labels"),
-    planted("removed-pool-is-in-the-way", "generations", "file.write(bytes(8))", "pass", "generations"),
+    planted("removed-pool-is-in-the-way", "generations", "file.write(_NO_ROWS)", "pass", "generations"),
     planted(
         "record-before-its-data",
         "durable",
