@@ -21,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from headrace.buffer import manifest
+from headrace.buffer.about import About
 from headrace.buffer.files import npy_header
 from headrace.buffer.partial import Partial
 from headrace.common.batch import Batch
@@ -192,6 +193,7 @@ class ShardReader:
             self.actors = [str(name) for name in body["actors"]]
             self.shards = [Shard(**entry) for entry in body["shards"]]
             self.spec = TransitionSpec.from_dict(body["spec"])
+            self.about = About.from_dict(body["about"], str(where)) if "about" in body else About()  # older ones have none
             for shard in self.shards:
                 if Path(shard.file).name != shard.file or not 1 <= int(shard.rows) <= MAX_ROWS:
                     raise ValueError(f"{shard.file!r} of {shard.rows} rows")
@@ -243,6 +245,12 @@ class ShardReader:
         except BlockRefused as error:
             raise BlockRefused(error.reason, f"{str(error).partition(': ')[2]}, in {path}") from error
         return block
+
+
+def is_shards(directory: Path) -> bool:
+    """Whether the manifest of ``directory`` is that of shards."""
+    body = manifest.read(directory)
+    return body is not None and body.get("format") == FORMAT
 
 
 def file_digest(path: Path) -> str:

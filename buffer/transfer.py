@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headrace.buffer import about
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.ledger import MAX_NAME_BYTES, MAX_STREAM, STREAMS_PER_ACTOR
 from headrace.buffer.pool import SACReplayPool
@@ -58,6 +59,9 @@ class Readable(Protocol):
 
     def made_of(self) -> dict[str, Any]:
         """Identity, sizes and plain form, as plain values."""
+
+    def info(self) -> dict[str, Any]:
+        """Sizes, and where it is (``path``)."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
             raise PoolError(f"nothing to export to {out}: all {gone} rows were discarded, or evicted before they could be read")
         rows = sum(shard.rows for shard in writer.shards)
         ranges = {"rows": rows, "first": writer.shards[0].first, "stop": head, "left_out": gone}
-        writer.publish({**source.made_of(), **ranges, "actors": source.actors()})
+        said = about.read(source.info()["path"]).to_dict()
+        writer.publish({**source.made_of(), **ranges, "actors": source.actors(), "about": said})
     except BaseException:
         writer.discard()
         raise
@@ -178,10 +183,13 @@ def import_pool(
     underway = Underway(pool.info()["path"], fingerprint(reader.body), str(source))
     streams, known = _check(reader, meter, _last_seq(pool, underway.names))
     names = _names(streams, pool) if underway.names is None else underway.names
+    place = pool.info()["path"]
+    said = about.read(place).joined(reader.about.renamed(names), str(source))
     before = pool.counters()
     if begin is not None:
         begin(reader.rows - known)
     underway.begin(names)
+    about.write(place, said)
     for shard in reader.shards:
         block = reader.block(shard)
         for low, high, (actor, stream, first_seq) in runs(block):

@@ -32,6 +32,9 @@ REWARD, DONE, TRUNCATED, SUCCESS = "next.reward", "next.done", "next.truncated",
 class LeRobot(Demonstrations):
     """One data set.
 
+    Attributes:
+        keys: pool key -> feature of each observation that is read.
+
     Raises:
         PoolDamaged: naming the file and the column, feature or frame.
         SpecError: a layout or a feature that is not read.
@@ -47,7 +50,7 @@ class LeRobot(Demonstrations):
         self._videos: dict[str, Video] = {}
         read = {name: f for name, f in layout.features.items() if name.startswith(OBSERVATION) and _is_read(f)}
         keys = wanted_obs(sorted(name[len(OBSERVATION) :] for name in read), options, str(root))
-        self._keys = {key: read[OBSERVATION + name] for key, name in keys.items()}
+        self.keys = {key: read[OBSERVATION + name] for key, name in keys.items()}
         for name, f in layout.features.items():
             if name.startswith(OBSERVATION) and name not in read:
                 self.notes += (f"{name} is left out: {f.dtype} is not stored",)
@@ -75,6 +78,11 @@ class LeRobot(Demonstrations):
         """In the order of their numbers; one whose task changes is several."""
         for place in self._layout.episodes:
             yield from self._episode(place)
+
+    def whole_episodes(self) -> Iterator[dict[str, Column]]:
+        """The observations of each episode, key -> all of its frames."""
+        for place in self._layout.episodes:
+            yield self._observations(place)
 
     def close(self) -> None:
         """Close all files."""
@@ -138,7 +146,7 @@ class LeRobot(Demonstrations):
         return (done, none) if self._options.dones == "terminated" else (none, done)
 
     def _observations(self, place: Place) -> dict[str, Column]:
-        return {key: self._observation(place, f) for key, f in self._keys.items()}
+        return {key: self._observation(place, f) for key, f in self.keys.items()}
 
     def _observation(self, place: Place, f: Feature) -> Column:
         if f.dtype == "video":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from headrace.actor.assembler import Assembler
+from headrace.buffer import about
+from headrace.buffer.about import About, Last
 from headrace.buffer.manifest import NAME as MANIFEST
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.shards import file_digest
@@ -40,6 +43,7 @@ class Found:
         stand_ins: terminated steps that keep their own observation as the next one.
         gaps: places where an episode was cut because the next observation is not the one that follows.
         outside: steps with an action outside the bounds.
+        lasts: episode as it will be stored -> its last step, where that was left out.
     """
 
     steps: int = 0
@@ -51,6 +55,7 @@ class Found:
     stand_ins: int = 0
     gaps: int = 0
     outside: int = 0
+    lasts: dict[int, Last] = field(default_factory=dict)
 
 
 def is_export(source: Path) -> bool:
@@ -156,6 +161,9 @@ def look_through(demos: Demonstrations, spec: TransitionSpec, progress: Progress
             last, ended = {key: values[-1:] for key, values in steps.next_obs.items()}, bool(ends[-1])
             if progress is not None:
                 progress(found.steps, 2 * demos.steps)
+        left_out = episode.last()
+        if left_out is not None and found.episodes > start:
+            found.lasts[found.episodes - 1] = left_out
         found.successes += (found.episodes - start) * (episode.outcome == OUTCOME_SUCCESS)
         found.failures += (found.episodes - start) * (episode.outcome == OUTCOME_FAILURE)
     if not found.rows:
@@ -180,11 +188,12 @@ class DemoWriter:
     Args:
         pool: with a spec; where its rows are chunks, each begins where the last one is full.
         name: an actor that the pool does not know.
+        tasks: number of a task in the file -> in the pool, where they differ.
     """
 
-    def __init__(self, pool: SACReplayPool, name: str) -> None:
+    def __init__(self, pool: SACReplayPool, name: str, tasks: Mapping[int, int]) -> None:
         spec = spec_of(pool)
-        self._pool, self.name = pool, name
+        self._pool, self.name, self._tasks = pool, name, tasks
         self._chunk = spec.window if spec.kind == "chunk" else 0
         self._assembler = Assembler(spec)
         self._seq = 1
@@ -207,7 +216,8 @@ class DemoWriter:
             if not self._running:
                 self._episode += 1
                 self._outcomes[self._episode] = steps.outcome
-                self._assembler.begin(self._episode, {key: values[i] for key, values in steps.obs.items()}, steps.task)
+                first = {key: values[i] for key, values in steps.obs.items()}
+                self._assembler.begin(self._episode, first, self._tasks.get(steps.task, steps.task))
                 self._t = 0
             ended = bool(steps.terminated[i]), bool(steps.truncated[i])
             after = {key: values[i] for key, values in steps.next_obs.items()}
@@ -282,14 +292,19 @@ def load_demonstrations(
         begin: called with the rows that will enter, before the first one does; what it raises leaves the pool as it was.
         digest: of the file and of how it is read, by which the next import finishes what a kill has cut; empty: it does not.
     """
-    underway = Underway(pool.info()["path"] if digest else "", digest, str(demos.path))
+    place = pool.info()["path"]
+    underway = Underway(place if digest else "", digest, str(demos.path))
     actor = (underway.names or {}).get(name) or free_name(name, set(pool.actors()))
     pool.admit(actor)
-    known, before = pool.last_seq(actor, STREAM), pool.counters()
+    known, before, said = pool.last_seq(actor, STREAM), pool.counters(), about.read(place)
+    tasks = said.numbered(demos.tasks)
+    told = About(demos.fps, {tasks[number]: text for number, text in demos.tasks.items()}, {actor: found.lasts})
+    said = said.joined(told, str(demos.path))
     if begin is not None:
         begin(found.rows - known)
     underway.begin({name: actor})
-    writer, done = DemoWriter(pool, actor), 0
+    about.write(place, said)
+    writer, done = DemoWriter(pool, actor, tasks), 0
     for episode in demos.episodes():
         for steps in episode.pieces():
             writer.add(steps)

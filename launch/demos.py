@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.actor.config import WindowConfig
+from headrace.buffer.about import Last
 from headrace.common.errors import ConfigError, PoolDamaged, SpecError
 from headrace.common.rounding import first_changed
 from headrace.common.specs import (
@@ -171,6 +172,13 @@ class Episode:
         self.truncated = self.truncated.copy()
         if self.stop > self.start and not self.terminated[-1]:
             self.truncated[-1] = True
+
+    def last(self) -> Last | None:
+        """The last step where it was left out."""
+        if not self.dropped:
+            return None
+        action, reward = (stored(column, self.stop, self.stop + 1).ravel() for column in (self.actions, self.rewards))
+        return Last(tuple(action.astype("<f4").tolist()), float(reward[0]))
 
     def pieces(self) -> Iterator[Steps]:
         """The steps, a bounded number at a time.

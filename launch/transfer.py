@@ -11,8 +11,9 @@ from pathlib import Path
 from headrace.actor.config import WindowConfig
 from headrace.buffer.partial import Partial
 from headrace.buffer.pool import SACReplayPool
-from headrace.buffer.shards import ShardReader
+from headrace.buffer.shards import ShardReader, is_shards
 from headrace.buffer.transfer import Begin, export_pool, import_pool, pool_for
+from headrace.buffer.view import PoolView
 from headrace.common.config import load
 from headrace.common.errors import BlockRefused, ConfigError
 from headrace.common.specs import fingerprint
@@ -29,6 +30,7 @@ from headrace.launch.demo_load import (
 )
 from headrace.launch.demos import Demonstrations, ReadOptions, spec_for
 from headrace.launch.interrupt import Interrupt
+from headrace.launch.lerobot_options import LeRobotOptions
 from headrace.launch.pools import find_pool, open_pool, own_pool
 
 
@@ -43,6 +45,47 @@ def export_command(target: Path, out: Path, *, flat: bool) -> int:
     gone = f"; {done.gone} were discarded, or evicted before they could be read" if done.gone else ""
     print(f"{out}: {done.rows} rows in {done.shards} file{'s' * (done.shards != 1)}{gone}")
     return 0
+
+
+def export_lerobot_command(target: Path, out: Path, options: LeRobotOptions) -> int:
+    """Write the live steps of a pool, a snapshot, a run or an export to ``out`` as a LeRobotDataset."""
+    from headrace.launch.lerobot_export import export_lerobot
+
+    try:
+        with _rows_of(target, out) as pool, Counting("exporting", passes=3) as counting:
+            done = export_lerobot(pool, out, options, counting)
+    except KeyboardInterrupt:
+        _say(f"stopped: {out} was not made")
+        raise
+    print(f"{out}: {done.frames} frames in {done.episodes} episode{'s' * (done.episodes != 1)}")
+    lines = [
+        (done.late, "episodes begin in the middle: their earlier rows are gone"),
+        (done.open, "episodes have no end: they ran still, or their later rows are gone"),
+        (done.unknown, "episodes have no outcome"),
+    ]
+    for name, (mean, worst) in (done.error or {}).items():
+        print(f"  {name}: the video is off by {mean:.2f} levels of 255 on the mean, by {worst:.2f} in its worst frame")
+    for count, what in lines:
+        if count:
+            print(f"  {count} {what}")
+    return 0
+
+
+@contextlib.contextmanager
+def _rows_of(target: Path, out: Path) -> Iterator[PoolView | SACReplayPool]:
+    """The pool that ``target`` names; of an export one beside ``out``, as long as it is needed."""
+    if not is_shards(target):
+        with open_pool(find_pool(target)) as pool:
+            yield pool
+        return
+    reader = ShardReader(target)
+    partial = Partial(out.with_name(f"{out.name}.rows"))
+    try:
+        with pool_for(reader, partial.path, reader.rows) as pool, Counting("reading", passes=2) as counting:
+            import_pool(target, pool, progress=counting)
+            yield pool
+    finally:
+        partial.discard()
 
 
 def import_command(

@@ -13,6 +13,7 @@ from campaign.hostile_faults import INPUT
 from campaign.judging_faults import JUDGING
 from campaign.key_faults import KEYS
 from campaign.learner_faults import LEARNER
+from campaign.lerobot_faults import LEROBOT
 from campaign.link_faults import LINKS
 from campaign.offline_faults import FROM_DATA
 from campaign.people_faults import PEOPLE
@@ -38,6 +39,7 @@ MUTANTS = {
         *JUDGING,
         *KEYS,
         *LEARNER,
+        *LEROBOT,
         *LINKS,
         *PATHS,
         *PEOPLE,

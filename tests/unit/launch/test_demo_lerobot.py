@@ -10,6 +10,8 @@ import pytest
 from helpers.demo_import import fails, rows_of, run
 from helpers.lerobot_files import DATA, LENGTH, TASKS, VIDEO, change_data, change_info, copy, picture, without
 
+from headrace.buffer import SACReplayPool
+
 BOUNDS = ("--low", -1, "--high", 1)
 
 
@@ -88,6 +90,19 @@ def test_truncated_is_a_flag_of_its_own(tmp_path, capsys):
     run(capsys, "pool", "import", place, tmp_path / "pool", *BOUNDS)
     rows = rows_of(tmp_path / "pool")[0].rows
     assert (rows["terminated"].nonzero()[0].tolist(), rows["truncated"].nonzero()[0].tolist()) == ([11], [22])
+
+
+def test_tasks_of_two_data_sets_are_told_apart_by_their_words(tmp_path, capsys):
+    run(capsys, "pool", "import", DATA / "v3.0", tmp_path / "pool", *BOUNDS, "--capacity", 48)
+    place = copy(tmp_path / "data")
+    lines = [json.dumps({"task_index": i, "task": text}) for i, text in enumerate((TASKS[1], "wave"))]
+    (place / "meta" / "tasks.jsonl").write_text("\n".join(lines))
+    run(capsys, "pool", "import", place, tmp_path / "pool")
+    assert rows_of(tmp_path / "pool")[0].rows["task"].tolist() == [0] * 12 + [1] * 24 + [2] * 12
+    change_info(place, lambda info: info.update(fps=9.9))
+    assert "9.9 steps a second, the pool's rows are of 10" in fails(capsys, "pool", "import", place, tmp_path / "pool")
+    with SACReplayPool(48, path=tmp_path / "pool") as pool:
+        assert (pool.size, pool.actors()) == (48, ["v3.0", "data"])
 
 
 def test_an_episode_whose_task_changes_is_cut_there(tmp_path, capsys):

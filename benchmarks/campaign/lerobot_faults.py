@@ -1,0 +1,40 @@
+"""Planted faults of LeRobotDatasets: what is read, what is kept beside the rows, what is given away."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+READ, WRITE = ("tests/unit/launch/test_demo_lerobot.py",), ("tests/unit/launch/test_lerobot_export.py",)
+READER, EXPORT, TRAILS = "launch/demo_lerobot.py", "launch/lerobot_export.py", "buffer/trails.py"
+
+LEROBOT = (
+    # what is read
+    Mutant("a-time-limit-of-lerobot-is-the-end", READER, "return done & ~truncated, truncated", "return done, truncated", READ),
+    Mutant("a-success-pays-at-once", READER, "n - 1 if outcome", "0 if outcome", READ),
+    Mutant("a-change-of-task-loses-a-step", READER, "closed=stop < n", "closed=False", READ),
+    Mutant("videos-begin-with-their-episode", READER, "round(seconds * self._layout.fps)", "0", READ),
+    Mutant("frames-of-another-episode", READER, "(episode != place.index).any() or ", "", READ),
+    Mutant("a-slice-of-a-video-is-kept-elsewhere", "launch/videos.py", "= out, start\n", "= out, start + 1\n", READ),
+    Mutant("ragged-rows-are-read", "launch/parquet.py", "if (lengths != size).any():", "if False:", READ),
+    Mutant("a-row-group-of-any-size", "launch/parquet.py", "if nbytes > MAX_GROUP_BYTES:", "if False:", READ),
+    # what is kept beside the rows
+    Mutant("tasks-are-told-by-numbers", "launch/demo_load.py", "self._tasks.get(steps.task, steps.task)", "steps.task", READ),
+    Mutant("rows-of-two-rates", "buffer/about.py", "self.fps != other.fps", "False", READ),
+    Mutant("a-last-step-is-forgotten", "launch/demo_load.py", "found.lasts[found.episodes - 1] = left_out", "pass", WRITE),
+    Mutant("exports-say-nothing-of-their-rows", "buffer/transfer.py", "about.write(place, said)", "pass", WRITE),
+    # what is given away
+    Mutant("a-window-ends-with-its-step", TRAILS, 'alone & (rows["terminated"] != 0)', 'rows["terminated"] != 0', WRITE),
+    Mutant("oldest-frame-of-a-stack", TRAILS, "(slice(None), -1)", "(slice(None), 0)", WRITE),
+    Mutant("a-gap-is-no-end", TRAILS, " & (key[1:, 3] == key[:-1, 3] + 1)", "", WRITE),
+    Mutant("two-actors-are-one", TRAILS, "(key[1:, :3] == key[:-1, :3])", "(key[1:, 1:3] == key[:-1, 1:3])", WRITE),
+    Mutant("videos-are-not-compared", EXPORT, "if far.max() > MAX_ERROR:", "if False:", WRITE),
+    Mutant("every-last-frame-is-a-success", EXPORT, "ends and trail.outcome == OUTCOME_SUCCESS", "ends", WRITE),
+    Mutant("videos-of-all-episodes-begin-at-once", "launch/lerobot_writer.py", "video.frames / self._fps", "0.0", WRITE),
+    Mutant(
+        "frames-count-on-over-episodes",
+        "launch/lerobot_writer.py",
+        "np.arange(episode.length, episode.length + n), np.full",
+        "np.arange(self._frames, self._frames + n), np.full",
+        WRITE,
+    ),
+)

@@ -1,0 +1,22 @@
+"""What a LeRobotDataset says that rows of a pool do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LeRobotOptions:
+    """What rows do not say.
+
+    Attributes:
+        cameras: ``video`` or ``image``.
+        fps: steps a second; 0 takes what the pool says.
+        tasks: texts of tasks 0, 1, ... where the pool says none.
+        robot_type: of the robot.
+    """
+
+    cameras: str = "video"
+    fps: float = 0.0
+    tasks: tuple[str, ...] = ()
+    robot_type: str = "unknown"
