@@ -84,6 +84,11 @@ class Assembler:
         return len(self._starts()) if self._chunks else self._ready - self._taken
 
     @property
+    def running(self) -> bool:
+        """Whether an episode has begun and not ended."""
+        return self._running
+
+    @property
     def may_go_on(self) -> bool:
         """Whether the next step may belong to the decision that runs; where rows are steps, each is one of its own."""
         begun = self._running and self._steps.end > self._first_step

@@ -160,6 +160,21 @@ class ActorConfig:
 
 
 @dataclass(frozen=True)
+class TeleopConfig:
+    """The device with which people drive the robot, and how it changes hands. See docs/robots.md."""
+
+    device: str = option("none", help="none, keyboard, gamepad, or module:factory of a Teleop")
+    kwargs: dict[str, Any] = option(factory=dict, help="keyword arguments of the device")
+    agree_within: float = option(
+        0.05,
+        help="a device that gives positions takes over where it is so near to the robot's command in each dimension",
+        unit="env units",
+        low=0,
+    )
+    agree_s: float = option(30.0, help="longest wait for that, after which the robot stops", unit="s", low=0.1)
+
+
+@dataclass(frozen=True)
 class RobotConfig:
     """How a robot is driven, where ``actor.robot`` is true: its control periods, what people confirm, and its guard."""
 
@@ -169,7 +184,7 @@ class RobotConfig:
     )
     realtime: bool = option(False, help="ask the kernel for real-time priority, so that load does not disturb periods")
     operator: str = option(
-        "terminal", help="who arms and confirms: terminal, none (a program does), or module:factory of an Operator"
+        "terminal", help="who says arm, ready and so on: terminal, none (a program does), or module:factory of an Operator"
     )
 
     # What precedes an episode
@@ -180,6 +195,7 @@ class RobotConfig:
     gate_s: float = option(300.0, help="longest wait for a human", unit="s", low=0.1)
     gate_timeout: str = option("stop", help="what follows the longest wait", choices=("stop", "begin"))
 
+    teleop: TeleopConfig = option(factory=TeleopConfig, help="with what people drive")
     guard: GuardConfig = option(factory=GuardConfig, help="limits, and reactions to what is old")
 
     def check(self, path: str) -> None:

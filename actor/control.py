@@ -9,6 +9,9 @@ RESETTING   the scene is ready                      WAITING     nothing: the rob
 WAITING     ready, or no gate is asked for          RUNNING     a hold
 WAITING     nobody came in gate_s                   DISARMED or RUNNING, as gate_timeout says
 RUNNING     the episode's end                       IDLE        the action of this period, or a hold without one
+PAUSED      the run goes on                         IDLE        a hold
+any but     the run is paused, or somebody          PAUSED      a hold: what was executed so far is kept
+DISARMED    discards what runs                      or IDLE
 any         halt, a fault, the guard's stop         DISARMED    a stop
 any         the actor is lost                       hold now, DISARMED with the next period
 """
@@ -26,8 +29,18 @@ import numpy as np
 from headrace.actor.config import RobotConfig
 from headrace.actor.guard import Deed, Guard, Verdict, Vitals
 from headrace.actor.robot import Command, Observation, RobotState
-from headrace.actor.signals import Begun, Broken, Offer, Signal, Start, Stepped
-from headrace.common.specs import HEALTH_HELD, HEALTH_LIMITED, HEALTH_OVERRUN, HEALTH_STALE
+from headrace.actor.signals import Begun, Broken, Offer, Said, Signal, Start, Stepped
+from headrace.actor.takeover import Hands, TakeOver
+from headrace.actor.teleop import NOBODY
+from headrace.actor.words import OUTCOME_OF
+from headrace.common.specs import (
+    HEALTH_HELD,
+    HEALTH_LIMITED,
+    HEALTH_OVERRUN,
+    HEALTH_STALE,
+    SOURCE_HUMAN,
+    SOURCE_POLICY,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +54,7 @@ class Phase(str, enum.Enum):
     RESETTING = "resetting"
     WAITING = "waiting for a human"
     RUNNING = "running"
+    PAUSED = "paused"
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class _Done:
     action: Array
     health: int
     age: float
+    source: int
 
 
 class Control:
@@ -73,9 +88,10 @@ class Control:
         config: how it is driven.
         guard: the last stage; owned by this control from now on.
         max_steps: steps after which an episode is truncated; none leaves that to the robot.
+        gives: what the device of the human gives, see :class:`headrace.actor.teleop.Teleop`.
     """
 
-    def __init__(self, config: RobotConfig, guard: Guard, max_steps: int | None = None) -> None:
+    def __init__(self, config: RobotConfig, guard: Guard, max_steps: int | None = None, gives: str = "displacement") -> None:
         self._config, self._guard, self._max_steps = config, guard, max_steps
         self._period_s = 1 / config.rate_hz
         self._home = np.array(config.home, np.float64)
@@ -85,12 +101,14 @@ class Control:
         self._since = 0.0
         self._start = Start(-1, 0, Vitals(0.0, 0.0))
         self._vitals, self._state = self._start.vitals, RobotState()
-        self._begun = self._deadline = 0.0
+        self._begun = self._deadline = self._carried_at = 0.0
         self._decided = True
         self._lost, self._lost_seen = "", False
         self._queue: dict[int, Array] = {}
         self._tick, self._health = -1, 0
         self._done: _Done | None = None
+        self._over, self._human = TakeOver(config.teleop, gives), NOBODY.action
+        self._paused, self._verdict = False, ""  # a word that ends the running episode
 
     # --- what people and the actor say ------------------------------------------------------------------------------
 
@@ -99,7 +117,7 @@ class Control:
         if self.phase is not Phase.DISARMED or self._lost:
             return
         if self._guard.arm(now, state):
-            self._enter(Phase.IDLE, now, "no episode was asked for")
+            self._rest(now)
         else:
             self.why = self._guard.why
 
@@ -118,6 +136,26 @@ class Control:
         if self.phase is Phase.WAITING:
             self._run(now)
 
+    def said(self, now: float, word: str) -> None:
+        """Somebody says a word that is not only the robot's: a verdict, ``pause``, ``resume`` or ``quit``."""
+        begun = self.phase is Phase.RUNNING and self._tick > 0
+        if word in OUTCOME_OF and begun:
+            self._verdict = word  # the step that is under way is the last one
+            return
+        if word == "discard" and begun:
+            self._break_off(now, "somebody has discarded it")
+        elif word == "pause":
+            self.pause(now, paused=True)
+        self.signals.append(Said(word))
+
+    def pause(self, now: float, *, paused: bool) -> None:
+        """The run is paused, or goes on; a robot that is disarmed stays so."""
+        if paused == self._paused:
+            return
+        self._paused = paused
+        if self.phase is not Phase.DISARMED:
+            self._break_off(now, "paused")
+
     def offer(self, now: float, offer: Offer) -> None:
         """The actor wants these actions; dropped, and counted, are those of another episode and those that come late."""
         self._vitals = offer.vitals
@@ -126,6 +164,8 @@ class Control:
             return
         self._queue = {tick: action for tick, action in self._queue.items() if tick < offer.tick}
         for tick, action in enumerate(offer.actions, offer.tick):
+            if tick == self._tick and self._over.hands is not Hands.POLICY:
+                continue  # a human has it, and nobody waited for this
             if tick < self._tick or (tick == self._tick and (self._decided or now > self._deadline)):
                 self.counts["dropped_late"] += 1
             else:
@@ -143,8 +183,10 @@ class Control:
 
     # --- one period -------------------------------------------------------------------------------------------------
 
-    def begin(self, now: float, seen: Observation, state: RobotState, missed: int = 0) -> None:
-        """A period begins: what the robot sees, its state, and how many periods were left out before."""
+    def begin(
+        self, now: float, seen: Observation, state: RobotState, missed: int = 0, human: Array | None = NOBODY.action
+    ) -> None:
+        """A period begins: what the robot sees, its state, how many periods were left out before, and what a human wants."""
         self._state, self._decided = state, False
         self._deadline = now + self._config.act_within * self._period_s
         self._guard.see(now, seen)
@@ -152,11 +194,17 @@ class Control:
             self._complete(now, seen, missed)
         elif self.phase is Phase.HOMING and self._is_home(state):
             self._enter(Phase.RESETTING, now)
-        self._begun = now
+        self._begun, self._human = now, human
+        if self.phase is Phase.RUNNING:
+            self._over.decide(now, human, self._guard.last)
+        else:
+            self._over.reset()
 
     def wait_s(self, now: float) -> float:
         """How long an action may still be waited for in this period; 0: decide now."""
-        waits = self.phase is Phase.RUNNING and not self._lost and self._tick >= 0 and self._tick not in self._queue
+        if self.phase is not Phase.RUNNING or self._lost or self._over.hands is not Hands.POLICY:
+            return 0.0
+        waits = self._tick >= 0 and self._tick not in self._queue
         return max(0.0, self._deadline - now) if waits else 0.0
 
     def decide(self, now: float) -> Order | None:
@@ -183,11 +231,13 @@ class Control:
 
     def carried(self, now: float, command: Command) -> None:
         """The robot took the command."""
+        self._carried_at = now
         self._guard.left(now, command.action)
 
     def expired(self, now: float) -> Order:
         """The command's deadline had passed when it reached the robot: hold in its place."""
         self.counts["dropped_late"] += 1
+        self._over.reset()  # a human's command too is carried out in time or not at all
         self._done = None
         return self._act(now, None)
 
@@ -205,6 +255,7 @@ class Control:
     def report(self, now: float) -> dict[str, Any]:
         """What people see of the robot."""
         place = {"phase": self.phase.value, "why": self.why, "episode": self._start.episode, "tick": max(0, self._tick)}
+        place["hands"] = self._over.hands.value
         return {**place, "since_s": round(now - self._since, 1), "dropped": dict(self.counts), **self._guard.report(now)}
 
     # --- parts ------------------------------------------------------------------------------------------------------
@@ -212,19 +263,34 @@ class Control:
     def _act(self, now: float, wanted: Array | None) -> Order:
         if self._tick < 0:  # the first observation of the episode comes with the next period
             return self._order(now, self._guard.hold(now, self._state), "hold")
-        verdict = self._guard.decide(now, wanted, self._state, self._vitals)
-        order = self._order(now, verdict, "policy" if verdict.deed is Deed.GO else "hold")
+        if self._over.refused:
+            return self.halt(now, self._over.refused)
+        kind, verdict = self._whose(now, wanted)
+        order = self._order(now, verdict, kind)
         if verdict.command is not None:
-            bits = HEALTH_HELD * (verdict.deed is Deed.HOLD) | HEALTH_LIMITED * verdict.limited | HEALTH_STALE * verdict.stale
-            self._done = _Done(verdict.command, self._health | bits, now - self._begun)
+            bits = HEALTH_HELD * (kind == "hold") | HEALTH_LIMITED * verdict.limited | HEALTH_STALE * verdict.stale
+            source = SOURCE_HUMAN if kind == "human" else SOURCE_POLICY
+            self._done = _Done(verdict.command, self._health | bits, now - self._begun, source)
         return order
+
+    def _whose(self, now: float, wanted: Array | None) -> tuple[str, Verdict]:
+        """What leaves for what the policy ``wanted`` or the human wants, and its kind: a hold is nobody's."""
+        hands, guard = self._over.hands, self._guard
+        if hands is Hands.POLICY:
+            kind, verdict = "policy", guard.decide(now, wanted, self._state, self._vitals)
+        elif hands is Hands.HUMAN:  # who sees the robot, and rests on no weights and no link
+            human = self._over.wanted(self._human, guard.last) if self._config.guard.command == "position" else self._human
+            kind, verdict = "human", guard.decide(now, human, self._state)
+        else:
+            kind, verdict = "hold", guard.hold(now, self._state)
+        return (kind if verdict.deed is Deed.GO else "hold"), verdict
 
     def _order(self, now: float, verdict: Verdict, kind: str) -> Order:
         if verdict.command is None:
             return self._stopped(now, self._guard.why)
         running = self.phase is Phase.RUNNING and self._tick >= 0
         episode, tick = (self._start.episode, self._tick) if running else (-1, 0)
-        deadline = self._deadline if kind == "policy" else math.inf
+        deadline = self._deadline if kind in ("policy", "human") else math.inf
         return Order(Command(verdict.command, kind, episode, tick, deadline))
 
     def _complete(self, now: float, seen: Observation, missed: int) -> None:
@@ -236,21 +302,43 @@ class Control:
             self.signals.append(Begun(self._start.episode, dict(seen.values)))
             return
         assert done is not None, "a running period carries out a command or ends the episode"
-        truncated = seen.truncated or (self._tick == self._max_steps and not seen.terminated)
-        ends = seen.terminated, truncated
-        what = (done.action, seen.reward, *ends, seen.outcome, done.health, done.age)
+        action, source = done.action, done.source
+        if seen.executed is not None:
+            action, source = seen.executed, SOURCE_HUMAN
+            self._guard.left(self._carried_at, action)
+        terminated = seen.terminated or bool(self._verdict)
+        outcome = OUTCOME_OF.get(self._verdict, seen.outcome)
+        truncated = seen.truncated or (self._tick == self._max_steps and not terminated)
+        what = (action, seen.reward, terminated, truncated, outcome, done.health, done.age, source)
         self.signals.append(Stepped(self._start.episode, self._tick, *what, dict(seen.values)))
-        if any(ends):
-            self._forget()
-            self._enter(Phase.IDLE, now, "no episode was asked for")
+        if terminated or truncated:
+            self._rest(now)
 
-    def _stopped(self, now: float, why: str) -> Order:
+    def _break_off(self, now: float, why: str) -> None:
+        """The episode, if one is under way, ends with its last complete step, and the robot holds."""
+        self._tell_broken(why)
+        self._rest(now)
+
+    def _tell_broken(self, why: str) -> None:
         if self.phase in (Phase.HOMING, Phase.RESETTING, Phase.WAITING, Phase.RUNNING):
             self.signals.append(Broken(self._start.episode, why))
+            if self._verdict:
+                self.signals.append(Said(self._verdict))
+
+    def _stopped(self, now: float, why: str) -> Order:
+        self._tell_broken(why)
         self._forget()
         if self.phase is not Phase.DISARMED:
             self._enter(Phase.DISARMED, now, why)
         return Order()
+
+    def _rest(self, now: float) -> None:
+        """No episode is under way, and the robot holds."""
+        self._forget()
+        if self._paused:
+            self._enter(Phase.PAUSED, now, "the run is paused; headrace resume, or its key, has it go on")
+        else:
+            self._enter(Phase.IDLE, now, "no episode was asked for")
 
     def _run(self, now: float) -> None:
         self._forget()
@@ -263,6 +351,7 @@ class Control:
         """Nothing of an episode is left: no action that was queued for it, no step that was begun."""
         self._queue = {}
         self._tick, self._health, self._done = -1, 0, None
+        self._verdict = ""
 
     def _is_home(self, state: RobotState) -> bool:
         return state.position is not None and bool(

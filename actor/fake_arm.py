@@ -92,6 +92,16 @@ class FakeArm:
         arm.obs, arm.action = spec.obs, spec.action
         return arm
 
+    @property
+    def joints(self) -> Array:
+        """``(A,)`` rad, where the joints are, without noise: what a person sees, and no policy."""
+        return self._joints
+
+    @property
+    def goal(self) -> Array:
+        """``(3,)`` m, where the hand is to go; likewise."""
+        return self._goal
+
     # --- robot ------------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:

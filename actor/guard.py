@@ -107,6 +107,11 @@ class Guard:
         self.counts: Counter[str] = Counter()
         self.armed, self.why = False, "not armed yet"
 
+    @property
+    def last(self) -> Array:
+        """``(A,)`` float32, the last command that the robot took; where it stands, before there is one."""
+        return self._last
+
     # --- arming -----------------------------------------------------------------------------------------------------
 
     def arm(self, now: float, state: RobotState) -> bool:

@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from headrace.actor.config import EnvConfig
+from headrace.actor.gym_human import human_action
 from headrace.actor.gym_make import AnyEnv, make_env
 from headrace.actor.gym_spaces import action_spec, blank, leaves_of
 from headrace.actor.robot import Command, Observation, RobotState
@@ -67,7 +68,8 @@ class GymRobot:
         obs, reward, terminated, truncated, info = self._env.step(action)
         self._over = bool(terminated or truncated)
         outcome = _outcome(info) if self._over else OUTCOME_UNKNOWN
-        self._seen = Observation(self._frames(obs), {}, float(reward), bool(terminated), bool(truncated), outcome)
+        ends = bool(terminated), bool(truncated)
+        self._seen = Observation(self._frames(obs), {}, float(reward), *ends, outcome, human_action(info, self.action.dim))
         return True
 
     def stop(self) -> None:

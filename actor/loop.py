@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
 from headrace.actor.guard import Vitals
 from headrace.actor.joining import ActorSettings, Joined, joined
+from headrace.actor.people import People
 from headrace.actor.policy import MakePolicy, Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
@@ -25,12 +26,12 @@ from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DeadlineExceeded, OutboxFull
-from headrace.common.label import Kind, Label
+from headrace.common.label import VERDICTS, Kind, Label
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
 from headrace.common.wire.link import Link
-from headrace.common.wire.messages import EpisodeEnd
+from headrace.common.wire.messages import Change, EpisodeEnd
 
 Array = np.ndarray[Any, Any]
 LOG = logging.getLogger(__name__)
@@ -59,14 +60,15 @@ def run(
     with joined("actor", settings, clock, make_uplink) as here:
         if here is None:
             return 0
-        lanes = _make_lanes(settings, here)
+        people = People()
+        lanes = _make_lanes(settings, here, people)
         with contextlib.closing(lanes):
             rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, here.welcome.epoch, "action"))
-            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, make).run(here.stop)
+            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, make, people).run(here.stop)
     return 0
 
 
-def _make_lanes(settings: ActorSettings, here: Joined) -> Lanes:
+def _make_lanes(settings: ActorSettings, here: Joined, people: People) -> Lanes:
     """The lanes of this process: environments, or one robot behind its guard."""
     place = settings.seed, settings.actor_id, here.welcome.epoch
     if not settings.actor.robot:
@@ -81,13 +83,18 @@ def _make_lanes(settings: ActorSettings, here: Joined) -> Lanes:
     def tell(report: Mapping[str, Any]) -> None:
         uplink.about["station"] = report
 
-    lanes = RobotLanes(settings.env, settings.robot, here.spec, place, vitals, tell, here.stop)
+    lanes = RobotLanes(settings.env, settings.robot, here.spec, place, vitals, tell, here.stop, people)
+    people.robot = lanes.say
     lanes.set_state({"next": uplink.next_episode})  # a spool's stream goes on, and its episodes with it
     return lanes
 
 
 class ActorLoop:
-    """One actor's lanes and policy, and where its rows are on their way out."""
+    """One actor's lanes and policy, and where its rows are on their way out.
+
+    Attributes:
+        people: what is said to it; what they say of an episode means that of the first lane's newest step.
+    """
 
     def __init__(
         self,
@@ -99,8 +106,9 @@ class ActorLoop:
         clock: Clock,
         rng: np.random.Generator,
         make: MakePolicy = make_policy,
+        people: People | None = None,
     ) -> None:
-        self._make = make
+        self._make, self.people = make, people or People()
         self._settings, self._spec, self._lanes = settings, spec, lanes
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
         self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
@@ -116,12 +124,7 @@ class ActorLoop:
         self._stop = threading.Event()
         self._abandoned = 0
         self._episodes = Episodes()
-        self._ended = np.full(lanes.count, -1, np.int64)
-        self._discards: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-    def discard_last(self, lane: int = 0) -> None:
-        """Have the episode that ended last in ``lane`` never be sampled; may be called by another thread."""
-        self._discards.put(lane)
+        self._verdicts: deque[tuple[int, str]] = deque()  # episodes that may still run, and what was said of them
 
     def run(self, stop: threading.Event) -> None:
         """Act until told to stop, then hand over what is left in a bounded time."""
@@ -133,16 +136,25 @@ class ActorLoop:
         except OutboxFull:
             self._drain()  # what waits may still go
             raise
-        LOG.info("leaving: %s", "a signal" if self._uplink.stop is None else self._uplink.stop.reason)
+        LOG.info("leaving: %s", self._why())
         self._cut()
+        self._hear()
         self._drain()
+
+    def _why(self) -> str:
+        if self._uplink.stop is not None:
+            return self._uplink.stop.reason
+        return "somebody said quit" if self.people.leave else "a signal"
 
     def _act_on(self, obs: Obs) -> None:
         cut = False
-        while not self._stop.is_set() and self._uplink.stop is None:
+        while not (self._stop.is_set() or self._uplink.stop is not None or self.people.leave):
             self._link.check()
             self._swap()
-            self._discard_asked()
+            self._hear()
+            if self._uplink.paused and self.people.robot is None:
+                self._hold("the run is paused")
+                continue
             allowance = self._uplink.allowance
             if self._uplink.steps >= allowance.granted:
                 if allowance.final and not cut:
@@ -184,18 +196,29 @@ class ActorLoop:
         return obs
 
     def _end(self, ended: Ended) -> None:
-        self._ended[ended.lane] = ended.episode
         if ended.outcome != OUTCOME_UNKNOWN:
             self._hand_over(self._recorder.assemblers[ended.lane], 1)
             self._say(self._episodes.label(ended.episode, Kind.OUTCOME, ended.outcome))
         if np.isfinite(ended.total):
             self._uplink.event(EpisodeEnd(ended.episode, ended.total, ended.length, ended.outcome))
 
-    def _discard_asked(self) -> None:
-        while not self._discards.empty():
-            lane = self._discards.get()
-            self._hand_over(self._recorder.assemblers[lane], 1)
-            self._say(self._episodes.label(int(self._ended[lane]), Kind.DISCARD))
+    def _hear(self) -> None:
+        """Do what people say. What they say of an episode is passed on once it has ended, behind its rows."""
+        for word in self._uplink.take_words():
+            self.people.told(word)
+        for word in self.people.hear():
+            self._verdicts.append((int(self._recorder.newest[0]), word))
+        request = self.people.ask(self._clock.now(), self._uplink.paused)
+        if request:
+            self._uplink.event(Change(request))
+            self._link.wake()
+        for _ in range(len(self._verdicts)):
+            episode, word = self._verdicts.popleft()
+            if episode == self._recorder.running(0) >= 0:
+                self._verdicts.append((episode, word))
+                continue
+            self._hand_over(self._recorder.assemblers[0], 1)
+            self._say(self._episodes.label(episode, *VERDICTS[word]))
 
     def _say(self, label: Label | None) -> None:
         if label is not None and self._uplink.label(label):

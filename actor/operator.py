@@ -1,4 +1,4 @@
-"""Operators: the human who arms the robot, says that a scene is ready, and halts it, or whoever stands for one."""
+"""Operators: the human who says words to the robot, or whoever stands for one; see :mod:`headrace.actor.words`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from headrace.actor.config import RobotConfig
 from headrace.actor.control import Phase
+from headrace.actor.words import WORDS
 from headrace.common.errors import ConfigError
 from headrace.common.naming import resolve
 
-WORDS = ("arm", "ready", "halt")
-
 
 class Operator(Protocol):
-    """Says ``arm``, ``ready`` or ``halt``, from what the robot reports."""
+    """Says words, from what the robot reports."""
 
     def asked(self, report: Mapping[str, Any]) -> str:
         """The next word; empty when there is none. Called often, and never waits."""
@@ -32,19 +32,24 @@ class Nobody:
 
 
 class Terminal:
-    """Somebody types the words into the terminal, and reads there what the robot waits for."""
+    """Somebody reads in the terminal what the robot waits for, and types words there.
 
-    def __init__(self) -> None:
+    Args:
+        listen: whether words are typed; no, where keys of this terminal say them.
+    """
+
+    def __init__(self, *, listen: bool = True) -> None:
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._shown = ""
-        threading.Thread(target=self._read, name="headrace-operator", daemon=True).start()
+        self._shown, self._hint = "", f" [{', '.join(WORDS)}]" if listen else ""
+        if listen:
+            threading.Thread(target=self._read, name="headrace-operator", daemon=True).start()
 
     def asked(self, report: Mapping[str, Any]) -> str:
         """The next line that is one of the words; what the robot waits for is shown whenever it changes."""
         shown = f"robot: {report.get('phase', '')}: {report.get('why', '')}"
         if shown != self._shown:
             self._shown = shown
-            print(f"{shown} [{', '.join(WORDS)}]", file=sys.stderr, flush=True)
+            print(f"{shown}{self._hint}", file=sys.stderr, flush=True)
         try:
             return self._words.get_nowait()
         except queue.Empty:
@@ -67,16 +72,17 @@ class Willing:
         return {Phase.DISARMED.value: "arm", Phase.WAITING.value: "ready"}.get(str(report.get("phase")), "")
 
 
-def make_operator(name: str) -> Operator:
-    """The operator that ``robot.operator`` names.
+def make_operator(config: RobotConfig) -> Operator:
+    """The operator that ``config.operator`` names.
 
     Raises:
         ConfigError: it cannot be imported or made.
     """
+    name = config.operator
     if name == "none":
         return Nobody()
     if name == "terminal":
-        return Terminal()
+        return Terminal(listen=config.teleop.device != "keyboard")
     found = resolve(name, "robot.operator")()
     if not hasattr(found, "asked"):
         raise ConfigError(f"robot.operator: {name!r} makes a {type(found).__name__}, which has no asked()")

@@ -47,6 +47,7 @@ class Recorder:
         fresh: ``(L,)`` bool, lanes between two episodes: no step since the first observation, or cut.
         anew: ``(L,)`` bool, lanes in which what is left of a decision is void: the fresh ones, and where a human acted last.
         human_steps: env steps in which a human acted.
+        newest: ``(L,)`` int64, the episode of each lane's newest step; -1 before the first.
 
     Args:
         spec: of the rows.
@@ -59,6 +60,7 @@ class Recorder:
         self.fresh: Array = np.zeros(count, np.bool_)
         self.anew: Array = np.zeros(count, np.bool_)
         self.human_steps = 0
+        self.newest: Array = np.full(count, -1, np.int64)
         self._stack = FrameStack(spec, count)
         self._totals, self._lengths = np.zeros(count), np.zeros(count, np.int64)
         self._episode = np.full(count, -1, np.int64)
@@ -82,6 +84,7 @@ class Recorder:
             elif step.live[lane]:
                 self._totals[lane] += step.rewards[lane]
                 self._lengths[lane] += 1
+                self.newest[lane] = self._episode[lane]
                 ends = bool(step.terminated[lane]), bool(step.truncated[lane])
                 next_obs = {key: value[lane] for key, value in step.next_obs.items()}
                 health = 0 if step.health is None else int(step.health[lane])
@@ -100,6 +103,10 @@ class Recorder:
     def go_on(self, step: LaneStep) -> Obs:
         """Begin the episodes that follow those which ended; what the policy acts on."""
         return self._go_on(step)
+
+    def running(self, lane: int) -> int:
+        """The episode that goes on in a lane, of which steps were taken; -1 between two."""
+        return int(self.newest[lane]) if self.assemblers[lane].running and not self.fresh[lane] else -1
 
     def cut(self) -> None:
         """End the running episodes at their last complete step, as truncated."""

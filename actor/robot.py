@@ -25,6 +25,7 @@ class Observation:
         terminated: the task has ended here.
         truncated: the episode has ended here, and the task has not.
         outcome: ``OUTCOME_*``, known at the end.
+        executed: ``(A,)``, what a human had the robot do in place of the command that led here; none where nobody did.
     """
 
     values: Mapping[str, Array]
@@ -33,6 +34,7 @@ class Observation:
     terminated: bool = False
     truncated: bool = False
     outcome: int = OUTCOME_UNKNOWN
+    executed: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Command:
 
     Attributes:
         action: ``(A,)`` float32 in env units; it has passed the guard.
-        kind: ``policy``, ``hold`` or ``home``.
+        kind: ``policy``, ``human``, ``hold`` or ``home``.
         episode: the episode that it belongs to; -1 between two.
         tick: control period of that episode.
         deadline: monotonic time (s) after which it must not be carried out any more; infinity for a hold.

@@ -15,9 +15,27 @@ from headrace.actor.config import EnvConfig, RobotConfig
 from headrace.actor.control import Phase
 from headrace.actor.envs import LaneObs, LaneStep
 from headrace.actor.guard import Vitals
+from headrace.actor.keyboard import Kept, placed
 from headrace.actor.operator import make_operator
-from headrace.actor.signals import Begun, Broken, Close, Failed, Offer, Report, Say, Signal, Start, Stepped, pack, unpack
+from headrace.actor.people import People
+from headrace.actor.signals import (
+    Begun,
+    Broken,
+    Close,
+    Failed,
+    Offer,
+    Pause,
+    Report,
+    Said,
+    Say,
+    Signal,
+    Start,
+    Stepped,
+    pack,
+    unpack,
+)
 from headrace.actor.station import serve
+from headrace.common.config import replace
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
@@ -45,6 +63,7 @@ class RobotLanes:
         place: run seed and place from which the seed of every episode is derived.
         vitals: tells how old link and weights are.
         tell: gets each report of the station.
+        people: hears what is said at the robot, and says whether the run is paused.
         stop: set when the process is to end.
 
     Raises:
@@ -64,11 +83,16 @@ class RobotLanes:
         vitals: Callable[[], Vitals],
         tell: Callable[[Mapping[str, Any]], None],
         stop: threading.Event,
+        people: People | None = None,
     ) -> None:
         config.guard.require(spec.action.dim)
+        config = replace(config, teleop=placed(config.teleop))
+        self._terminal = Kept(config.teleop)
         self.spec = spec
         self._env, self._place, self._vitals, self._tell, self._stop = env, place, vitals, tell, stop
-        self._operator = make_operator(config.operator)
+        self._operator = make_operator(config)
+        self._people = people or People()
+        self._paused: bool | None = False  # as the robot was told last; none: not known
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._obs = {o.key: np.zeros((1, *o.shape), o.dtype) for o in spec.obs}
         self._episode, self._tick, self._next = -1, -1, 0
@@ -114,7 +138,7 @@ class RobotLanes:
             self._ask()
 
     def say(self, word: str) -> None:
-        """Say ``arm``, ``ready`` or ``halt``; may be called by another thread."""
+        """Say one of :data:`headrace.actor.words.WORDS` to the robot; may be called by another thread."""
         self._words.put(word)
 
     def close(self) -> None:
@@ -130,6 +154,7 @@ class RobotLanes:
                 self._process.kill()
                 self._process.join(CLOSE_S)
         self._pipe.close()
+        self._terminal.restore()
 
     def get_state(self) -> dict[str, Any]:
         """The episode that begins next."""
@@ -174,6 +199,7 @@ class RobotLanes:
             executed=message.action[None],
             health=np.array([message.health], np.uint8),
             action_age=np.array([message.age], np.float32),
+            source=np.array([message.source], np.uint8),
         )
 
     def _nothing(self, *, crashed: bool) -> LaneStep:
@@ -185,13 +211,24 @@ class RobotLanes:
         self._obs = {key: value[None] for key, value in values.items()}
 
     def _ask(self) -> None:
-        """Pass on what people say."""
+        """Pass on what people say, and whether the run is paused."""
+        paused = self._people.paused
+        if paused is not None and paused != self._paused:
+            self._paused = paused
+            self._send(Pause(paused))
         word = self._operator.asked(self.report)
         if word and self._asked != (word, self.report):  # once, until the robot has reported again: it may be busy for long
             self._asked = word, self.report
             self._send(Say(word))
         while not self._words.empty():
             self._send(Say(self._words.get()))
+
+    def _heard(self, word: str) -> None:
+        self._people.say(word)  # first: from here on nothing is known of the run, and so nothing told to the robot
+        if word in ("pause", "resume"):
+            self._paused = None  # what the buffer says next is told in any case
+        if word == "pause":
+            self._send(Pause(True))  # also to a robot that was told to go on meanwhile
 
     def _connect(self) -> None:
         waited = 0.0
@@ -215,13 +252,16 @@ class RobotLanes:
             raise self._gone() from error
         if isinstance(message, Failed):
             raise EnvError(f"robot {self._env.id}: {message.why}")
-        if isinstance(message, Report):
+        if isinstance(message, Said):
+            self._heard(message.word)
+        elif isinstance(message, Report):
             self.report = message.report
             self._tell(self.report)
         return message
 
     def _gone(self) -> EnvError:
         self._process.join(0.1)
+        self._terminal.restore()
         return EnvError(
             f"robot {self._env.id}: its process has ended (exit code {self._process.exitcode}); look at the robot before you"
             " start this actor again"

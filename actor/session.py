@@ -22,6 +22,7 @@ from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Counts, Uplink
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DeadlineExceeded, EnvError, HeadraceError, OutboxFull, SpecError
+from headrace.common.label import VERDICTS
 from headrace.common.process import wait_welcome
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_POLICY, TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
@@ -257,6 +258,11 @@ class Session:
         return "" if stop is None else stop.reason or "the run is over"
 
     @property
+    def paused(self) -> bool:
+        """Whether people have paused the run (``headrace pause``): no update is granted. The robot is yours to hold."""
+        return self._uplink.paused
+
+    @property
     def version(self) -> Version:
         """Weights of the last decision."""
         return self._version
@@ -356,6 +362,8 @@ class Session:
                 random = self._uplink.steps < self._uplink.allowance.random
                 self._acting = (self._random, NO_VERSION) if random else learned
                 self._work()
+                for word in self._uplink.take_words():
+                    self._say(Verdict(VERDICTS[word][1]))
         except BaseException as error:
             self._failure = error
             if not isinstance(error, HeadraceError):

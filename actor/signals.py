@@ -43,9 +43,16 @@ class Offer(Signal):
 
 @dataclass(frozen=True)
 class Say(Signal):
-    """What a human says: ``arm``, ``ready`` or ``halt``."""
+    """What somebody says to the robot, one of :data:`headrace.actor.words.WORDS`."""
 
     word: str
+
+
+@dataclass(frozen=True)
+class Pause(Signal):
+    """The run is ``paused``, or goes on."""
+
+    paused: bool
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Stepped(Signal):
     outcome: int
     health: int
     age: float
+    source: int
     values: dict[str, Array]
 
 
@@ -86,6 +94,13 @@ class Broken(Signal):
 
     episode: int
     why: str
+
+
+@dataclass(frozen=True)
+class Said(Signal):
+    """What a human said to the robot that is the actor's to obey; what is about an episode means that of the newest step."""
+
+    word: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,7 @@ class Failed(Signal):
 
 
 _KINDS: dict[str, type[Signal]] = {
-    kind.__name__: kind for kind in (Start, Offer, Say, Close, Begun, Stepped, Broken, Report, Failed)
+    kind.__name__: kind for kind in (Start, Offer, Say, Pause, Close, Begun, Stepped, Broken, Said, Report, Failed)
 }
 
 

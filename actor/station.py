@@ -18,7 +18,8 @@ from headrace.actor.guard import Guard
 from headrace.actor.pacer import Pacer
 from headrace.actor.robot import Robot
 from headrace.actor.robots import make_robot
-from headrace.actor.signals import Close, Failed, Offer, Report, Say, Signal, Start, pack, unpack
+from headrace.actor.signals import Close, Failed, Offer, Pause, Report, Say, Signal, Start, pack, unpack
+from headrace.actor.teleop import Teleop, make_teleop
 from headrace.common.clock import Clock, MonotonicClock
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ def serve(pipe: Connection, env: EnvConfig, config: RobotConfig) -> None:
     try:
         robot = make_robot(env)
         guard = Guard(config.guard, robot.obs, robot.action)
+        teleop = make_teleop(config.teleop, robot.action, config.guard.command)
         robot.connect()
+        teleop.connect(robot)
     except Exception as error:  # whatever a foreign driver raises is the actor's to tell
         outbox.put(Failed(f"{type(error).__name__}: {error}"))
         outbox.close()
@@ -44,15 +47,17 @@ def serve(pipe: Connection, env: EnvConfig, config: RobotConfig) -> None:
     if config.realtime:
         _hurry()
     clock = MonotonicClock()
-    station = Station(robot, Control(config, guard, env.max_episode_steps), 1 / config.rate_hz, pipe, outbox, clock)
+    control = Control(config, guard, env.max_episode_steps, teleop.gives)
+    station = Station(robot, teleop, control, 1 / config.rate_hz, pipe, outbox, clock)
     signal.signal(signal.SIGTERM, lambda *_: station.leave())
     try:
         station.run()
     finally:
         with contextlib.suppress(Exception):
             robot.stop()
-        with contextlib.suppress(Exception):
-            robot.close()
+        for part in (robot, teleop):
+            with contextlib.suppress(Exception):
+                part.close()
         outbox.close()
 
 
@@ -98,6 +103,7 @@ class Station:
 
     Args:
         robot: connected.
+        teleop: with what people drive it, connected.
         control: decides.
         period_s: of the robot.
         pipe: to the actor.
@@ -106,9 +112,17 @@ class Station:
     """
 
     def __init__(
-        self, robot: Robot, control: Control, period_s: float, pipe: Connection, outbox: _Outbox, clock: Clock
+        self,
+        robot: Robot,
+        teleop: Teleop,
+        control: Control,
+        period_s: float,
+        pipe: Connection,
+        outbox: _Outbox,
+        clock: Clock,
     ) -> None:
-        self._robot, self._control, self._pipe, self._outbox, self._clock = robot, control, pipe, outbox, clock
+        self._robot, self._teleop, self._control = robot, teleop, control
+        self._pipe, self._outbox, self._clock = pipe, outbox, clock
         self._pacer = Pacer(period_s, clock.now())
         self._closing = self._deaf = False
         self._unsent: deque[Signal] = deque()  # a robot that is stopped makes no more of them
@@ -133,7 +147,11 @@ class Station:
     def _period(self) -> None:
         control, now = self._control, self._clock.now()
         missed = self._pacer.begin(now)
-        control.begin(now, self._robot.observe(), self._robot.state(), missed)
+        seen, state = self._robot.observe(), self._robot.state()
+        human = self._teleop.read(now, seen)
+        control.begin(now, seen, state, missed, human.action)
+        for word in human.words:
+            self._hear(word)
         self._tell()
         while (wait_s := control.wait_s(self._clock.now())) > 0:
             self._listen(wait_s)
@@ -195,12 +213,21 @@ class Station:
         elif isinstance(message, Close):
             self._carry_out(control.halt(now, "the actor has left"))
             self._closing = True
-        elif isinstance(message, Say) and message.word == "arm":
+        elif isinstance(message, Pause):
+            control.pause(now, paused=message.paused)
+        elif isinstance(message, Say):
+            self._hear(message.word)
+
+    def _hear(self, word: str) -> None:
+        control, now = self._control, self._clock.now()
+        if word == "arm":
             control.arm(now, self._robot.state())
-        elif isinstance(message, Say) and message.word == "ready":
+        elif word == "ready":
             control.ready(now)
-        elif isinstance(message, Say) and message.word == "halt":
+        elif word == "halt":
             self._carry_out(control.halt(now, "somebody said halt"))
+        else:
+            control.said(now, word)
 
     def _tell(self) -> None:
         control, now = self._control, self._clock.now()

@@ -16,7 +16,7 @@ from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import WireError
-from headrace.common.label import Label
+from headrace.common.label import VERDICTS, Label
 from headrace.common.specs import TransitionSpec
 from headrace.common.throttle import Throttle
 from headrace.common.weights import NO_VERSION, Version, WeightSet
@@ -26,6 +26,7 @@ from headrace.common.wire.fragments import size_of
 
 LOG = logging.getLogger(__name__)
 MAX_EVENTS, EVENT_BYTES = 1000, 4 << 20
+MAX_WORDS = 64
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Uplink:
 
     Attributes:
         heard_at: when the buffer said anything last.
+        paused: whether people have paused the run, for all that the buffer has said.
         acted: env steps by the weights that act now, as long as the buffer says that updates are owed.
     """
 
@@ -99,6 +101,8 @@ class Uplink:
         self._event_bytes = 0
         self._executed = self._settled = self._rejected = 0
         self._stop: m.Stop | None = None
+        self._words: list[str] = []
+        self.paused = False
         self.refused_weights = self.refused_labels = self.dropped_labels = self._declined = 0
         self._told = Throttle()
         self._policy = ""  # what all weights of a session describe
@@ -194,6 +198,12 @@ class Uplink:
         """The control loop acts on this version now."""
         self._version, self.acted = version, 0
 
+    def take_words(self) -> list[str]:
+        """Words that were said to this actor from elsewhere, and not taken yet."""
+        with self._changed:
+            words, self._words = self._words, []
+        return words
+
     def event(self, message: m.Message, *frames: Raw) -> None:
         """Send a message that may be lost (episode ends, evaluations)."""
         with self._changed:
@@ -253,7 +263,7 @@ class Uplink:
             if isinstance(message, m.State):
                 self._allowance = Allowance(message.granted, message.random, message.final)
                 self.env_steps, self.heard = message.env_steps, self.heard + 1
-                self._owed = message.phase == "training"
+                self._owed, self.paused = message.phase == "training", message.phase == m.PAUSED
                 self._fetch.announced(message)
             elif isinstance(message, m.Ack) and message.stream == self._outbox.stream:
                 self._settled += self._outbox.acknowledge(message.seq)
@@ -269,6 +279,10 @@ class Uplink:
                 self._declined += 1
             elif isinstance(message, m.WeightsPart):
                 self._take_part(message, frames)
+            elif isinstance(message, m.Word):
+                if message.word not in VERDICTS:  # whoever is beside a robot arms it, and nobody else
+                    raise WireError("word", f"{message.word!r} is none of {', '.join(VERDICTS)}")
+                self._words = [*self._words, message.word][-MAX_WORDS:]
             elif isinstance(message, m.Stop):
                 self._stop = message
             self._changed.notify_all()

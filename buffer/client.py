@@ -26,6 +26,7 @@ class Client:
         silent: whether nothing came of it for some heartbeats: what it were granted now might be lost with it.
         state_at: when it last heard the buffer's state.
         acked: the last ack of each stream that was said to it, to be said again while it waits for one.
+        changed: number of the last change that it asked for, and the answer.
     """
 
     session: Session
@@ -39,6 +40,7 @@ class Client:
     allowance: Allowance = field(default_factory=lambda: Allowance(0, 0, False))
     state_at: float = 0.0
     acked: dict[int, Ack] = field(default_factory=dict)
+    changed: tuple[int, bytes] = (0, b"")
     _noticed: int = 0
     _declined: int = 0
     _declined_since: float = 0.0

@@ -10,6 +10,7 @@ both          both rules                                                   ... t
 none          the ratio is only reported, all go as fast as they can       nothing else
 
 Robots are never held; they end with the run. While one is connected, simulators also keep to :mod:`headrace.buffer.quota`.
+While people have paused the run, no update is granted and no simulator gets a step.
 The counters live in the pool and never rewind; this class only decides from them. Time earns nothing.
 """
 
@@ -41,13 +42,14 @@ class PacingConfig:
         unit="env steps",
         low=0,
         resume=True,
+        live=True,
     )
     random_steps: int = option(1000, help="the run's first env steps act uniformly at random", unit="env steps", low=0)
     offline_updates: int = option(
         0, help="updates on run.pool_from and pool.demos before the first env step", unit="updates", low=0, resume=True
     )
     lead_steps: int = option(
-        128, help="env steps that simulators may be ahead of the learner", unit="env steps", low=1, resume=True
+        128, help="env steps that simulators may be ahead of the learner", unit="env steps", low=1, resume=True, live=True
     )
     hold_learner: bool = option(
         True, help="make the learner wait for data; false trains as fast as it can until the last env step", resume=True
@@ -61,6 +63,7 @@ class PacingConfig:
         low=0,
         high=1,
         resume=True,
+        live=True,
     )
 
     def check(self, path: str = "pacing") -> None:
@@ -119,6 +122,7 @@ class Pacing:
             neither in the offline phase nor at the end.
         absent: whether actors that knew this run before the buffer was started again may still come back. Until then as
             many steps as all may have had under way are kept for them, or the run would end beyond its goal.
+        paused: whether people have paused the run.
     """
 
     def __init__(self, config: PacingConfig) -> None:
@@ -127,7 +131,7 @@ class Pacing:
         self.updates = 0
         self.offline_updates = 0
         self.drawable = True
-        self.absent = False
+        self.absent = self.paused = False
         self.quota = Quota(config.robot_share)
         self._accounts: dict[str, _Account] = {}
         self._turn = 0
@@ -135,6 +139,13 @@ class Pacing:
     def observe(self, env_steps: int, updates: int, offline_updates: int = 0) -> None:
         """Take the pool's durable counters; ``updates`` are those of both phases."""
         self.env_steps, self.updates, self.offline_updates = env_steps, updates - offline_updates, offline_updates
+
+    def reconfigure(self, config: PacingConfig) -> None:
+        """Go on by other options, of which :data:`headrace.buffer.live.LIVE` lists those that may change."""
+        if config.robot_share != self.config.robot_share:
+            self.quota = Quota(config.robot_share)
+        self.config = config
+        self._limit_simulators()
 
     # --- actors -----------------------------------------------------------------------------------------------------
 
@@ -248,7 +259,7 @@ class Pacing:
         limit, config = self._budget(), self.config
         if self.absent:
             limit -= self._lead()
-        if self.offline and self.drawable:
+        if self.paused or (self.offline and self.drawable):
             return min(limit, self.env_steps)
         filled = self.env_steps >= config.min_fill
         if config.hold_actors and config.ratio > 0 and (self.drawable or not filled):
@@ -276,6 +287,8 @@ class Pacing:
     def updates_allowed(self) -> int:
         """Updates of the present phase that may be granted now."""
         config = self.config
+        if self.paused:
+            return 0
         if self.offline:
             return config.offline_updates - self.offline_updates
         if config.hold_learner or (self.collected and config.hold_actors):

@@ -1,4 +1,4 @@
-"""Asking a running buffer: an observer's one-shot status query."""
+"""Asking a running buffer: an observer's questions, and the changes that an operator asks for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import zmq
 
-from headrace.common.errors import DeadlineExceeded, HeadraceError, SessionRefused, WireError
+from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, SessionRefused, WireError
 from headrace.common.wire import sockets
 from headrace.common.wire.codec import decode, encode
 from headrace.common.wire.key_files import KeyFiles, own_secret
 from headrace.common.wire.link import new_hello
-from headrace.common.wire.messages import Answer, Goodbye, Query, Refused, Welcome
+from headrace.common.wire.messages import Answer, Change, Declined, Goodbye, Query, Refused, Welcome
 from headrace.common.wire.network import NetworkConfig
 
 LOCAL = NetworkConfig()  # of this host, without keys
@@ -43,6 +43,7 @@ class Observer:
             self._context.term()
             raise
         self._known = False  # to the buffer, as far as we have heard
+        self._number = 0
 
     def status(self, deadline_s: float) -> dict[str, Any]:
         """The buffer's status; raises as :meth:`ask`."""
@@ -55,11 +56,27 @@ class Observer:
             SessionRefused: the buffer turned this key away.
             DeadlineExceeded: no answer within ``deadline_s`` (s).
         """
-        end, why = time.monotonic() + deadline_s, self._silent
-        self._ask(what)
+        return self._answer(Query(what), deadline_s)
+
+    def change(self, what: str, deadline_s: float, target: str = "", value: Any = None) -> str:
+        """Have the run changed, see :class:`headrace.common.wire.messages.Change`; a warning, or nothing.
+
+        Raises:
+            ConfigError: the buffer does not do that; its text says why, and what it does.
+            SessionRefused, DeadlineExceeded: as :meth:`ask`.
+        """
+        self._number += 1
+        answer = self._answer(Change(what, self._number, target, value), deadline_s)
+        if "refused" in answer:
+            raise ConfigError(str(answer["refused"]))
+        return str(answer.get("warning", ""))
+
+    def _answer(self, asked: Query | Change, deadline_s: float) -> dict[str, Any]:
+        end, why, what = time.monotonic() + deadline_s, self._silent, asked.what
+        self._ask(asked)
         while (left := end - time.monotonic()) > 0:
             if not self._socket.poll(int(min(left, 0.1) * 1000) + 1):
-                self._ask(what)
+                self._ask(asked)
                 continue
             frames = self._socket.recv_multipart()
             message = decode(frames[0])
@@ -70,10 +87,12 @@ class Observer:
                     raise SessionRefused(message.reason, message.detail)
                 time.sleep(min(message.retry_s, 0.05))
                 self._known, why = False, message.detail
-                self._ask(what)
+                self._ask(asked)
+            elif isinstance(message, Declined):
+                raise ConfigError(f"the buffer declines: {message.detail or message.reason}")
             elif isinstance(message, Welcome):
                 self._known = True
-                self._ask(what)
+                self._ask(asked)
         raise DeadlineExceeded(f"no {what} from {self._endpoint} within {deadline_s:g} s; {why}")
 
     def close(self) -> None:
@@ -82,8 +101,8 @@ class Observer:
         self._socket.close(200)
         self._context.term()
 
-    def _ask(self, what: str) -> None:
-        self._send(Query(what) if self._known else self._hello)
+    def _ask(self, asked: Query | Change) -> None:
+        self._send(asked if self._known else self._hello)
 
     def _send(self, message: Any) -> None:
         try:

@@ -17,6 +17,7 @@ import zmq
 from headrace.buffer.backups import Backups
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.limits import Limits
+from headrace.buffer.live import Live
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.opening import existing, make_pool
 from headrace.buffer.pacing import Pacing
@@ -264,7 +265,9 @@ def _run(
         heartbeat_s=network.heartbeat_s,
         most=settings.sessions,
     )
-    service = Service(fleet, Pacing(settings.pacing), network, watch, totals, worker.shelf.read, settings.pool.max_actors)
+    pacing = Pacing(settings.pacing)
+    live = Live(pacing, settings.pool_dir)
+    service = Service(fleet, pacing, network, watch, totals, worker.shelf.read, settings.pool.max_actors, live)
     service.keyring = gate.keyring if gate is not None else None
     backups = None
     if settings.snapshot_dir is not None:

@@ -22,11 +22,13 @@ from headrace.buffer import admission
 from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
 from headrace.buffer.board import Board, Traffic
+from headrace.buffer.changes import Changes
 from headrace.buffer.client import Client
 from headrace.buffer.credits import Credits
 from headrace.buffer.demands import Demands
 from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.intake import Intake
+from headrace.buffer.live import Live
 from headrace.buffer.pacing import UNBOUNDED, Pacing
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
@@ -75,6 +77,7 @@ class Service:
         totals: Totals,
         read_shelf: Callable[[tuple[int, int], int, int], bytes | None],
         most_actors: int,
+        live: Live | None = None,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
         self.keyring: Keyring | None = None  # where keys are used
@@ -86,6 +89,8 @@ class Service:
         self._board = Board(totals)
         self._intake = Intake(self._board, pacing, watch)
         self._demands = Demands(self._board, pacing)
+        self.live = live or Live(pacing)
+        self._changes = Changes(self.live)
         self._weights = WeightExchange(self._board, read_shelf, network.fragment_bytes)
         self._opening = False
         self._credits = Credits(network)
@@ -106,6 +111,7 @@ class Service:
             m.EpisodeEnd: self._on_episode_end,
             m.Evaluation: self._on_evaluation,
             m.Query: self._on_query,
+            m.Change: self._on_change,
             m.Goodbye: self._on_goodbye,
         }
         pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
@@ -146,11 +152,13 @@ class Service:
 
     @property
     def phase(self) -> str:
-        """``offline``, ``waiting``, ``filling``, ``training``, ``finishing``, ``done`` or ``stopping``."""
+        """``offline``, ``waiting``, ``filling``, ``training``, ``paused``, ``finishing``, ``done`` or ``stopping``."""
         if self.stopping:
             return "stopping"
         if self.pacing.finished and (self.totals.settled or self.totals.updates + self.pacing.owed == 0):
             return "done"
+        if self.pacing.paused:
+            return m.PAUSED
         if self.pacing.offline:
             return "offline"
         if self.pacing.collected:
@@ -319,6 +327,13 @@ class Service:
         else:
             raise WireError("query", f"unknown query {query.what!r}")
         return [(client.session.peer, [encode(m.Answer(query.what)), answer])]
+
+    def _on_change(self, client: Client, change: m.Change, frames: list[Frame], now: float) -> list[Out]:
+        before = self.pacing.paused
+        out = self._changes.change(client, change, self._clients.values())
+        if self.pacing.paused != before:
+            out += [self._state(c, now) for c in self._clients.values() if c.session.role != "observer"]
+        return out
 
     def _on_goodbye(self, client: Client, goodbye: m.Goodbye, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "learner" and goodbye.done:

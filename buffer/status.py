@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 RETURNS_KEPT = 20
 EVALUATIONS_KEPT = 1000
 LOST_KEPT = 20
-WAIT_FOR_PEOPLE = ("disarmed", "waiting for a human")  # phases of a robot's station
+WAIT_FOR_PEOPLE = ("disarmed", "waiting for a human", "paused")  # phases of a robot's station
 WHY_CHARS = 200
 LOST_STEPS = {"dropped_steps": "for want of room (actor.when_full)", "damaged_steps": "in a damaged spool"}
 LONG_STEP_S = 10.0  # of an env, from which on the status says that its actor waits for it
@@ -185,6 +185,8 @@ class Watch:
         return {
             "run": self._run_id,
             "phase": service.phase,
+            "paused": service.pacing.paused,
+            "set": service.live.changed,
             "uptime_s": round(now - self._since, 3),
             "env_steps": totals.env_steps,
             "env_steps_goal": pacing.config.env_steps,
@@ -237,6 +239,8 @@ class Watch:
         phase = service.phase
         if service.totals.spec is None:
             reasons.append("no actor has declared its spec yet")
+        if service.pacing.paused:
+            reasons.append("the run is paused; headrace resume has it go on")
         if phase == "offline":
             reasons.append(f"offline: {service.totals.offline_updates} of {service.pacing.config.offline_updates} updates")
         elif not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
@@ -361,6 +365,7 @@ def _not_written(service: Service) -> dict[str, Any]:
         "sessions": service.fleet.not_written,
         "weights": service.totals.not_shelved,
         "endpoint": service.not_told,
+        "changes": service.live.not_written,
         "snapshot": "" if service.backups is None else service.backups.failure,
         "metrics": learners[0].report.get("not_logged", "") if learners else "",
     }

@@ -32,6 +32,7 @@ def option(
     choices: Sequence[str] | None = None,
     factory: Callable[[], Any] | None = None,
     resume: bool = False,
+    live: bool = False,
 ) -> Any:
     """Declare one option of a config dataclass.
 
@@ -44,8 +45,9 @@ def option(
         choices: allowed words.
         factory: makes the default of a nested config or a mapping.
         resume: whether ``--resume`` may change the key.
+        live: whether ``headrace set`` may change it while a run goes on.
     """
-    metadata = {"help": help, "unit": unit, "low": low, "high": high, "choices": choices, "resume": resume}
+    metadata = {"help": help, "unit": unit, "low": low, "high": high, "choices": choices, "resume": resume, "live": live}
     if factory is not None:
         return field(default_factory=factory, metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.common.errors import LabelRefused
-from headrace.common.specs import OUTCOME_FAILURE, TransitionSpec
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN, TransitionSpec
 
 Array = np.ndarray[Any, Any]
 MAX_REWARD_BYTES = 1 << 17  # of one label: it fits one message and the journal
@@ -23,6 +23,14 @@ class Kind(IntEnum):
     OUTCOME = 1
     REWARDS = 2
     DISCARD = 3
+
+
+# What people say of an episode, in a word: the kind of label, and the outcome where it is one.
+VERDICTS = {
+    "success": (Kind.OUTCOME, OUTCOME_SUCCESS),
+    "failure": (Kind.OUTCOME, OUTCOME_FAILURE),
+    "discard": (Kind.DISCARD, OUTCOME_UNKNOWN),
+}
 
 
 @dataclass(frozen=True)

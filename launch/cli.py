@@ -1,4 +1,5 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|keys|doctor``."""
+"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|pause|
+resume|label|set|keys|doctor``."""
 
 from __future__ import annotations
 
@@ -16,13 +17,29 @@ from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
 from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE, leave
 from headrace.launch.key_command import add_keys
+from headrace.launch.people_command import add_people
 
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, a Minari data
 set, or a LeRobotDataset, which is seen from what SRC holds. SRC is read through first: of one that is refused nothing enters,
 and a new pool appears when it is whole. What a kill cuts while rows are appended is finished by the same import once more."""
 # One thread of the numeric libraries is best for them.
-LIGHT = ("buffer", "actor", "eval", "export", "plot", "status", "pool", "chaos", "dry-run", "keys")
+LIGHT = (
+    "buffer",
+    "actor",
+    "eval",
+    "export",
+    "plot",
+    "status",
+    "pool",
+    "chaos",
+    "dry-run",
+    "pause",
+    "resume",
+    "label",
+    "set",
+    "keys",
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -211,6 +228,7 @@ def _add_tools(commands: Any) -> None:
     _add_pool(commands)
     _add_chaos(commands)
     _add_dry_run(commands)
+    add_people(commands, _add)
     add_keys(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")

@@ -133,7 +133,7 @@ ROBOTS = (
     Mutant(
         "a-broken-episode-is-not-told", CONTROL, "self.signals.append(Broken(self._start.episode, why))", "pass", CONTROL_TEST
     ),
-    Mutant("a-terminal-at-the-limit-is-truncated-too", CONTROL, " and not seen.terminated)", ")", CONTROL_TEST),
+    Mutant("a-terminal-at-the-limit-is-truncated-too", CONTROL, " and not terminated)", ")", CONTROL_TEST),
     Mutant("the-robot-that-moved-by-itself-goes-on", CONTROL, "        self._guard.reread(now, state)\n", "", CONTROL_TEST),
     Mutant(
         "what-was-wanted-is-stored",
@@ -179,7 +179,7 @@ ROBOTS = (
         LOG_TEST,
     ),
     Mutant("crossed-resets-in-a-record-do-not-count", LOG, 'crossed += line["episode"] != episode', "crossed += 0", LOG_TEST),
-    Mutant("the-first-hold-is-taken-for-safe", LOG, "seen[policy[-1] + 1 :]", "seen[policy[0] + 1 :]", LOG_TEST),
+    Mutant("the-first-hold-is-taken-for-safe", LOG, "seen[wanted[-1] + 1 :]", "seen[wanted[0] + 1 :]", LOG_TEST),
     Mutant(
         "a-dry-run-passes-with-lost-rows",
         DRY,

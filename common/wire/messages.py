@@ -17,6 +17,7 @@ from headrace.common.wire.message import BUFFER as BUFFER
 from headrace.common.wire.message import Message as Message
 
 PROTOCOL = 1
+PAUSED = "paused"  # a phase of the run
 READERS = ("learner", "rank")  # the learner, and the further ranks of its group
 ROLES = ("actor", "evaluator", *READERS, "observer")
 MAX_ID = 128
@@ -178,6 +179,22 @@ class LabelHead(Message, tag=14, senders=("actor",), frames=None):
     episode: int = uint(default=U64)
 
 
+@dataclass(frozen=True)
+class Change(Message, tag=15, senders=("actor", "observer")):
+    """People change the run while it goes on.
+
+    ``what`` is ``pause`` or ``resume``; from an observer also ``label``, with an actor as ``target`` and a word as ``value``,
+    or ``set``, with a key as ``target`` and its ``value``. An observer gets an :class:`Answer`: an empty object, or why it was
+    ``refused``. One that comes again under the same ``number`` is answered and not done again. An actor gets no answer, but
+    sees the :class:`State`.
+    """
+
+    what: str = text(16)
+    number: int = uint(default=0)
+    target: str = text(MAX_ID, default="")
+    value: Any = plain(default=None)
+
+
 # --- buffer to client -------------------------------------------------------------------------------------------
 
 
@@ -246,7 +263,7 @@ class State(Message, tag=37):
     """Buffer heartbeat: the newest weights, this actor's step allowance, and the phase of the run.
 
     ``granted`` counts env steps of this process since its start; the first ``random`` of them are uniform random.
-    ``final`` says that no further step will ever be granted.
+    ``final`` says that no further step will ever be granted. A robot whose run has the phase ``paused`` holds.
     """
 
     learner: str = text(MAX_ID, default="")
@@ -361,11 +378,33 @@ class Declined(Message, tag=47):
     detail: str = text(256, default="")
 
 
+@dataclass(frozen=True)
+class Word(Message, tag=48):
+    """Somebody has said a word to this actor from elsewhere: ``success``, ``failure`` or ``discard`` of its newest episode."""
+
+    word: str = text(16)
+
+
 MESSAGES: dict[int, type[Message]] = {
     cls.TAG: cls
     for cls in (
-        *(Hello, BlockHead, Fragment, Pulse, Draw, WeightsGet, Publish, EpisodeEnd, Evaluation, Query, Goodbye, Redraw, Rate),
+        *(
+            Hello,
+            BlockHead,
+            Fragment,
+            Pulse,
+            Draw,
+            WeightsGet,
+            Publish,
+            EpisodeEnd,
+            Evaluation,
+            Query,
+            Goodbye,
+            Redraw,
+            Rate,
+            Change,
+        ),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
-        *(DrawnHead, BatchPiece, LabelHead, Labelled, Declined, Compressed),
+        *(DrawnHead, BatchPiece, LabelHead, Labelled, Declined, Word, Compressed),
     )
 }

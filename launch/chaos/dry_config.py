@@ -11,6 +11,7 @@ from headrace.common.errors import ConfigError
 from headrace.launch.config import RunConfig
 
 FAKE, STAND_IN = "headrace.actor.fake_arm:FakeArm", "headrace.actor.fake_arm:stand_in"
+HUMAN = {"device": "headrace.actor.fake_human:FakeHuman", "kwargs": {"chance": 0.005}}
 STUTTER = 0.05
 MOST_ROWS, MOST_STEPS, FILL = 20_000, 100, 200
 
@@ -50,4 +51,6 @@ def dry_config(config: RunConfig, record: Path, endpoint: str, freeze: tuple[flo
     }
     plain = dump(config)
     plain["env"].pop("kwargs")  # a stand-in has none of the driver's
+    if config.robot.teleop.device != "none":
+        plain["robot"]["teleop"] |= HUMAN  # who needs neither terminal nor gamepad
     return load(RunConfig, merge(plain, changes))

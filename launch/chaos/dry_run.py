@@ -22,7 +22,7 @@ from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError
 from headrace.launch.chaos.dry_config import dry_config
 from headrace.launch.chaos.job import free_port
 from headrace.launch.chaos.proxy import Proxy
-from headrace.launch.chaos.robot_log import RobotLog
+from headrace.launch.chaos.robot_log import WANTED, RobotLog
 from headrace.launch.chaos.tampering import Faults
 from headrace.launch.children import Child, headrace_command, role_environment, thread_variables, wait_all
 from headrace.launch.config import RunConfig, make_config, read_config
@@ -286,7 +286,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def _follows(log: RobotLog) -> bool:
-    return bool(log.lines) and log.lines[-1].get("kind") == "policy"
+    return bool(log.lines) and log.lines[-1].get("kind") in WANTED
 
 
 def _tell(text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 Line = Mapping[str, Any]
+WANTED = ("policy", "human")  # kinds of commands that somebody wants; the others are the guard's own
 
 
 class RobotLog:
@@ -47,7 +48,7 @@ class RobotLog:
         for line in self.lines:
             if line["what"] == "reset":
                 episode = line["episode"]
-            elif line["what"] == "act" and line["kind"] == "policy":
+            elif line["what"] == "act" and line["kind"] in WANTED:
                 crossed += line["episode"] != episode
         return crossed
 
@@ -60,7 +61,7 @@ class RobotLog:
         return p50, p99
 
     def safe_s(self, fault: float, until: float, allowed_s: float = 0.0) -> float | None:
-        """How long after a fault the arm was safe for good: it held or had stopped, and followed no policy until ``until``.
+        """How long after a fault the arm was safe for good: it held or had stopped, and followed nobody until ``until``.
 
         Args:
             fault: when it came.
@@ -68,22 +69,22 @@ class RobotLog:
             allowed_s: age that is declared as tolerable, which is taken off.
 
         Returns:
-            Seconds, 0 at least; none when the arm followed the policy to the end, or nothing is written of it.
+            Seconds, 0 at least; none when the arm followed policy or human to the end, or nothing is written of it.
         """
         seen = [line for line in self.lines if line["what"] != "reset" and line["at"] <= until]
-        policy = [i for i, line in enumerate(seen) if line.get("kind") == "policy"]
-        safe = seen[policy[-1] + 1 :] if policy else seen
+        wanted = [i for i, line in enumerate(seen) if line.get("kind") in WANTED]
+        safe = seen[wanted[-1] + 1 :] if wanted else seen
         if not safe:
             return None
         return max(0.0, float(safe[0]["at"]) - fault - allowed_s)
 
     def idle_s(self, fault: float, until: float, rate_hz: float) -> float:
-        """How much of the time from a fault to the last command of the policy before ``until`` no episode ran (s)."""
-        policy = [float(line["at"]) for line in self._acts if line["kind"] == "policy" and fault < line["at"] <= until]
-        if not policy:
+        """How much of the time from a fault to the last command of policy or human before ``until`` no episode ran (s)."""
+        wanted = [float(line["at"]) for line in self._acts if line["kind"] in WANTED and fault < line["at"] <= until]
+        if not wanted:
             return 0.0
-        acts = [line for line in self._acts if line["episode"] >= 0 and fault < line["at"] <= policy[-1]]
-        return max(0.0, policy[-1] - fault - len(acts) / rate_hz)
+        acts = [line for line in self._acts if line["episode"] >= 0 and fault < line["at"] <= wanted[-1]]
+        return max(0.0, wanted[-1] - fault - len(acts) / rate_hz)
 
     @property
     def _acts(self) -> list[Line]:

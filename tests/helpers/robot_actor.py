@@ -1,4 +1,7 @@
-"""A process that drives a fake arm for ever, to be killed: ``python -m helpers.robot_actor RECORD [RATE_HZ]``."""
+"""A process that drives a fake arm for ever, to be killed: ``python -m helpers.robot_actor RECORD [RATE_HZ [TTY]]``.
+
+With the path of a terminal its keys drive the arm.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,18 @@ import time
 
 import numpy as np
 
-from headrace.actor.config import EnvConfig, RobotConfig, WindowConfig
+from headrace.actor.config import EnvConfig, RobotConfig, TeleopConfig, WindowConfig
 from headrace.actor.envs import make_spec
 from headrace.actor.guard import Vitals
 from headrace.actor.limits import GuardConfig
 from headrace.actor.robot_lanes import RobotLanes
 
 
-def main(record: str, rate_hz: float) -> None:
+def main(record: str, rate_hz: float, tty: str) -> None:
     env = EnvConfig("headrace.actor.fake_arm:FakeArm", kwargs={"record": record, "size": 8}, max_episode_steps=20)
     guard = GuardConfig(low=(-1.5,), high=(1.5,), max_delta=(0.2,), max_rate=(9.0,))
-    config = RobotConfig(rate_hz=rate_hz, operator="headrace.actor.operator:Willing", guard=guard)
+    teleop = TeleopConfig("keyboard", {"step": 0.05, "tty": tty}) if tty else TeleopConfig()
+    config = RobotConfig(rate_hz=rate_hz, operator="headrace.actor.operator:Willing", teleop=teleop, guard=guard)
     spec = make_spec(env, WindowConfig(), robot=True)
 
     def vitals() -> Vitals:
@@ -32,4 +36,4 @@ def main(record: str, rate_hz: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 50.0)
+    main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 50.0, sys.argv[3] if len(sys.argv) > 3 else "")

@@ -22,10 +22,10 @@ GOLDEN = json.loads((DOCS / "golden.json").read_text())
 SPEC = TransitionSpec.from_dict(GOLDEN["spec"])
 TAGS = {
     "Hello": 1, "BlockHead": 2, "Fragment": 3, "Pulse": 4, "Draw": 5, "WeightsGet": 6, "Publish": 7, "EpisodeEnd": 8,
-    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Welcome": 32, "Refused": 33,
-    "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39, "WeightsPart": 40,
-    "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46, "Declined": 47,
-    "Compressed": 64,
+    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Change": 15, "Welcome": 32,
+    "Refused": 33, "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39,
+    "WeightsPart": 40, "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46,
+    "Declined": 47, "Word": 48, "Compressed": 64,
 }  # fmt: skip
 
 

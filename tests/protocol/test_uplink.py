@@ -359,3 +359,23 @@ def test_whatever_a_buffer_says_shows_that_the_link_lives():
     clock.advance(2.0)
     up.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
     assert up.heard_at == 11.0
+
+
+def test_words_from_elsewhere_are_verdicts_bounded_and_taken_once_and_none_arms_a_robot():
+    up = uplink()
+    for word in ("success", "discard"):
+        up.received(m.Word(word), [])
+    assert (up.take_words(), up.take_words()) == (["success", "discard"], [])
+    for word in ("arm", "ready", "halt", "quit", "resume", ""):
+        with pytest.raises(WireError, match="is none of success, failure, discard"):
+            up.received(m.Word(word), [])
+    for _ in range(1000):
+        up.received(m.Word("failure"), [])
+    assert len(up.take_words()) <= 64
+
+
+def test_a_run_is_paused_by_its_phase():
+    up = uplink()
+    for phase in ("training", "paused", "filling"):
+        up.received(m.State(phase=phase), [])
+        assert up.paused == (phase == "paused")

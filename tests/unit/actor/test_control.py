@@ -5,13 +5,22 @@ import math
 import numpy as np
 import pytest
 
-from headrace.actor.config import RobotConfig
+from headrace.actor.config import RobotConfig, TeleopConfig
 from headrace.actor.control import Control, Phase
 from headrace.actor.guard import Guard, Vitals
 from headrace.actor.limits import GuardConfig
 from headrace.actor.robot import Observation, RobotState
-from headrace.actor.signals import Begun, Broken, Offer, Start, Stepped
-from headrace.common.specs import HEALTH_HELD, HEALTH_LIMITED, HEALTH_OVERRUN, OUTCOME_SUCCESS, ActionSpec, ObsSpec
+from headrace.actor.signals import Begun, Broken, Offer, Said, Start, Stepped
+from headrace.common.specs import (
+    HEALTH_HELD,
+    HEALTH_LIMITED,
+    HEALTH_OVERRUN,
+    OUTCOME_FAILURE,
+    OUTCOME_SUCCESS,
+    SOURCE_HUMAN,
+    ActionSpec,
+    ObsSpec,
+)
 
 OBS = (ObsSpec("count", (1,), "<f4"),)
 ACTION = ActionSpec((1,), (-9.0,), (9.0,))
@@ -23,17 +32,19 @@ FRESH = Vitals(math.inf, 0.0)
 class Scene:
     """Ten periods a second. ``told``: what was carried out, (kind, episode, tick, action), 'stop', ('reset', episode, seed)."""
 
-    def __init__(self, max_steps=None, guard=None, **robot):
+    def __init__(self, max_steps=None, guard=None, gives="displacement", **robot):
         config = RobotConfig(rate_hz=10.0, guard=GuardConfig(**{**LIMITS, **(guard or {})}), **robot)
-        self.control = Control(config, Guard(config.guard, OBS, ACTION), max_steps)
+        self.control = Control(config, Guard(config.guard, OBS, ACTION), max_steps, gives)
         self.now, self.state, self.told, self.seen, self.count = 0.0, HERE, [], [], 0
 
-    def period(self, offer=None, missed=0, at=0.01, **observed):
-        """One period, whose action, if any, comes ``at`` seconds after its beginning."""
+    def period(self, offer=None, missed=0, at=0.01, human=None, words=(), **observed):
+        """One period, whose action, if any, comes ``at`` seconds after its beginning; what a human wants and says in it."""
         self.now = round(self.now + 0.1 * (1 + missed), 6)
         self.count += 1
         seen = Observation({"count": np.array([self.count], np.float32)}, **observed)
-        self.control.begin(self.now, seen, self.state, missed)
+        self.control.begin(self.now, seen, self.state, missed, None if human is None else np.array(human, np.float32))
+        for word in words:
+            self.control.said(self.now, word)
         if offer is not None:
             self.control.offer(self.now + at, offer)
         self.carry_out(self.control.decide(self.now + at + self.control.wait_s(self.now + at)))
@@ -65,6 +76,9 @@ class Scene:
         assert self.control.phase is Phase.RUNNING
         self.told, self.seen = [], []
         return self
+
+    def sources(self):
+        return [(s.tick, round(float(s.action[0]), 4), s.source, s.health) for s in self.seen if isinstance(s, Stepped)]
 
     def steps(self):
         return [(s.tick, round(float(s.action[0]), 4), s.health) for s in self.seen if isinstance(s, Stepped)]
@@ -283,3 +297,146 @@ def test_halt_stops_at_once_and_a_robot_that_was_moved_out_of_the_box_by_its_res
     scene.period()
     assert scene.told[2:] == [("reset", 1, 7), "stop"]
     assert "outside of the box" in scene.control.why
+
+
+def test_a_human_takes_over_and_gives_back_over_a_hold_each_and_the_guard_limits_them_too():
+    scene = Scene(guard={"max_delta": (0.4,)}).running()
+    scene.period(want(0, 0.3))
+    for tick, human in enumerate([[0.1], [0.1], [9.0], [math.nan], [0.1]], 1):
+        scene.period(want(tick, -0.3), human=human)
+    scene.period(want(6, -0.3))
+    scene.period(want(7, -0.3))
+    scene.period()
+    assert scene.told == [
+        ("policy", 0, 0, 0.3),
+        ("hold", 0, 1, 0.3),  # taking over
+        ("human", 0, 2, 0.4),
+        ("human", 0, 3, 0.8),  # as far as one command may lie from the one before
+        ("hold", 0, 4, 0.8),  # no number
+        ("human", 0, 5, 0.9),
+        ("hold", 0, 6, 0.9),  # giving back
+        ("policy", 0, 7, 0.5),
+        ("hold", 0, 8, 0.5),
+    ]
+    human, held, limited = SOURCE_HUMAN, HEALTH_HELD, HEALTH_LIMITED
+    assert scene.sources()[:7] == [
+        (1, 0.3, 0, 0),
+        (2, 0.3, 0, held),
+        (3, 0.4, human, 0),
+        (4, 0.8, human, limited),
+        (5, 0.8, 0, held),  # a hold is nobody's
+        (6, 0.9, human, 0),
+        (7, 0.9, 0, held),
+    ]
+    assert scene.control.counts == {}  # what the policy wanted meanwhile was asked of nobody
+
+
+def test_a_human_needs_no_policy_no_weights_and_no_link_and_an_actor_that_is_lost_stops_the_human_too():
+    scene = Scene(guard={"late": 2, "link_reaction": "stop", "weight_reaction": "stop"}).running()
+    scene.period(want(0, 0.0), human=[0.1])
+    old = Vitals(-math.inf, 1e9)
+    for tick in range(1, 9):
+        scene.period(want(tick, 0.0, vitals=old) if tick % 2 else None, human=[0.1])
+    assert [kind for kind, *_ in scene.told] == ["hold", *["human"] * 8]
+    scene.control.lost("the actor is gone")
+    scene.period(human=[0.1]).period(human=[0.1])
+    assert (scene.told[-1], scene.control.phase) == ("stop", Phase.DISARMED)
+
+
+def test_a_device_that_gives_positions_takes_over_where_the_arm_is_and_stops_it_when_it_never_is():
+    scene = Scene(gives="position", teleop=TeleopConfig(agree_s=0.5), guard={"hold_s": 0.2}).running()
+    scene.period(want(0, 0.2))
+    for tick, place in enumerate([0.6, 0.6, 0.6, 0.22, 0.3], 1):
+        scene.period(want(tick, 0.2), human=[place])
+    assert scene.told[1:] == [
+        ("hold", 0, 1, 0.2),
+        ("hold", 0, 2, 0.2),
+        ("hold", 0, 3, 0.2),
+        ("human", 0, 4, 0.22),
+        ("human", 0, 5, 0.3),
+    ]
+    scene.period(want(6, 0.2))
+    for tick in range(7, 14):
+        scene.period(want(tick, 0.2), human=[5.0])
+    assert (scene.told[-1], scene.control.why) == ("stop", "device and robot did not agree in 0.5 s")
+
+
+def test_a_human_of_a_robot_of_displacements_says_the_command_itself():
+    scene = Scene(guard={"command": "displacement"}).running()
+    scene.period(want(0, 0.2))
+    for tick in (1, 2, 3):
+        scene.period(want(tick, 0.2), human=[0.5])
+    assert scene.told[1:] == [("hold", 0, 1, 0.0), ("human", 0, 2, 0.5), ("human", 0, 3, 0.5)]
+
+
+def test_whoever_holds_the_device_from_the_episodes_beginning_takes_over_then():
+    scene = Scene()
+    scene.control.arm(0.0, HERE)
+    scene.period(human=[0.1]).control.start(scene.now, Start(0, 7, FRESH))
+    scene.period(human=[0.1]).period(human=[0.1]).period(human=[0.1])
+    assert [kind for kind, *_ in scene.told[-2:]] == ["hold", "human"]
+
+
+def test_an_env_that_says_what_its_human_did_has_it_stored():
+    scene = Scene(guard={"max_rate": (2.0,)}).running()
+    scene.period(want(0, 0.1))
+    scene.period(want(1, 0.5), executed=np.array([-0.7], np.float32))
+    assert scene.sources()[0] == (1, -0.7, SOURCE_HUMAN, 0)
+    assert scene.told[-1] == ("policy", 0, 1, -0.48)  # limited from there, and from the time at which that left
+
+
+@pytest.mark.parametrize(("word", "outcome"), [("success", OUTCOME_SUCCESS), ("failure", OUTCOME_FAILURE)])
+def test_a_verdict_ends_the_running_episode_with_the_step_that_is_under_way(word, outcome):
+    scene = Scene(max_steps=3).running()
+    scene.period(want(0, 0.1))
+    scene.period(want(1, 0.1), words=[word])
+    scene.period(want(2, 0.1))
+    ended = scene.seen[-1]
+    assert (ended.tick, ended.terminated, ended.truncated, ended.outcome) == (2, True, False, outcome)
+    assert scene.control.phase is Phase.IDLE
+    scene.period(words=[word])  # of an episode that is over
+    assert scene.seen[-1] == Said(word)
+
+
+def test_a_verdict_on_what_is_stopped_before_its_step_is_whole_is_passed_on():
+    scene = Scene().running()
+    scene.period(want(0, 0.1)).period(want(1, 0.1), words=["success"])
+    scene.carry_out(scene.control.halt(scene.now, "somebody said halt"))
+    assert scene.control.signals == [Broken(0, "somebody said halt"), Said("success")]
+
+
+def test_a_verdict_before_the_first_step_is_about_the_episode_before():
+    scene = Scene().running()
+    scene.period(want(0, 0.1), words=["failure", "discard"])
+    assert [s for s in scene.seen if not isinstance(s, Begun)] == [Said("failure"), Said("discard")]
+    scene.period(want(1, 0.1))
+    assert scene.control.phase is Phase.RUNNING
+
+
+def test_an_episode_that_is_discarded_while_it_runs_is_broken_off_and_the_robot_holds():
+    scene = Scene().running()
+    scene.period(want(0, 0.1)).period(want(1, 0.1), words=["discard"])
+    assert scene.seen[-2:] == [Broken(0, "somebody has discarded it"), Said("discard")]
+    assert (scene.control.phase, scene.told[-1]) == (Phase.IDLE, ("hold", -1, 0, 0.1))
+    scene.control.start(scene.now, Start(1, 8, FRESH))
+    assert scene.period().control.phase is Phase.RUNNING
+
+
+def test_a_robot_that_is_paused_holds_and_begins_nothing_until_the_run_goes_on():
+    scene = Scene().running()
+    scene.period(want(0, 0.1)).period(want(1, 0.2), words=["pause"])
+    assert scene.seen[-2:] == [Broken(0, "paused"), Said("pause")]
+    assert (scene.control.phase, scene.told[-1]) == (Phase.PAUSED, ("hold", -1, 0, 0.1))
+    scene.control.start(scene.now, Start(1, 8, FRESH))
+    scene.period(words=["pause", "resume"])  # resuming is the buffer's to say
+    assert (scene.control.phase, scene.seen[-2:]) == (Phase.PAUSED, [Said("pause"), Said("resume")])
+    scene.carry_out(scene.control.halt(scene.now, "somebody said halt"))
+    scene.control.pause(scene.now, paused=True)
+    scene.control.arm(scene.now, HERE)
+    assert scene.control.phase is Phase.PAUSED  # armed, and paused all the same
+    scene.control.pause(scene.now, paused=False)
+    assert scene.control.phase is Phase.IDLE
+    scene.carry_out(scene.control.halt(scene.now, "somebody said halt"))
+    scene.control.pause(scene.now, paused=True)
+    scene.control.pause(scene.now, paused=False)
+    assert scene.control.phase is Phase.DISARMED  # a run that goes on arms nobody

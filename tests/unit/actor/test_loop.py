@@ -52,7 +52,7 @@ def centred(spec):
     return weights
 
 
-def act(steps, calls=(), lanes=2, epsilon=None, **window):
+def act(steps, calls=(), lanes=2, most=0, epsilon=None, **window):
     env = EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
     settings = ActorSettings(
         "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
@@ -65,11 +65,11 @@ def act(steps, calls=(), lanes=2, epsilon=None, **window):
     uplink._weights = centred(stepped.spec) if epsilon else None
     link = DirectLink(uplink, pool, stop, steps)
     loop = ActorLoop(settings, stepped.spec, stepped, uplink, link, MonotonicClock(), np.random.default_rng(0))
-    link.calls = [(at, lambda lane=lane: loop.discard_last(lane)) for at, lane in calls]
+    link.calls = [(at, lambda call=call: call(loop)) for at, call in calls]
     loop.run(stop)
     stepped.close()
     assert uplink.unacknowledged == 0
-    assert pool.counters()["env_steps"] == uplink.steps >= steps
+    assert pool.counters()["env_steps"] == uplink.steps >= (most or steps)
     assert uplink.pulse().report["epsilon"] == (epsilon or 0.0)
     return pool
 
@@ -98,12 +98,21 @@ def test_each_episode_begins_with_a_decision_of_its_own():
     assert {(int(r["t"]), int(r["steps"])) for r in whole} == {(0, 4), (4, 1), (0, 3)}  # episodes of 5 and of 3 steps
 
 
-def test_the_last_episode_of_a_lane_is_discarded_whole_and_no_other():
-    pool = act(60, calls=[(30, 1)])
+def say(word):
+    return lambda loop: loop.people.say(word)
+
+
+def heard(word):
+    return lambda loop: loop._uplink.received(m.Word(word), [])
+
+
+@pytest.mark.parametrize("through", [say, heard])
+def test_the_newest_episode_of_the_first_lane_is_discarded_whole_and_no_other(through):
+    pool = act(60, calls=[(30, through("discard"))])
     found = episodes(pool, "discarded")
     gone = [e for e, discarded in found.items() if discarded == {True}]
     assert len(gone) == 1
-    assert gone[0] % 2 == 1  # of lane 1
+    assert gone[0] % 2 == 0  # of lane 0
     assert all(discarded == {False} for e, discarded in found.items() if e != gone[0])
     assert pool.counters()["rows_discarded"] == pool.head - pool.size > 0
 
@@ -114,3 +123,47 @@ def test_an_actor_takes_its_share_of_actions_at_random_and_they_are_stored_as_ex
     rows = pool.gather(np.arange(pool.head)).rows
     assert (rows["learner_epoch"] == 1).all()  # acting by weights all the same
     assert (np.abs(rows["action"]) > 1e-3).mean() == pytest.approx(epsilon, abs=0.09)  # four standard deviations of 400
+
+
+def test_a_verdict_on_a_running_episode_waits_for_its_end_and_one_on_an_ended_one_amends_it():
+    for at in range(20, 32):  # everywhere in an episode of lane 0, which are 5 and 3 steps long in turn, and in between
+        pool = act(60, calls=[(at, say("success"))])
+        found = episodes(pool, "outcome")
+        even = [e for e in found if e % 2 == 0 and found[e] == {1}]
+        assert len(even) == 1, (at, found)  # those of lane 0 fail by themselves
+        (row,) = [r for r in pool.dump() if r["episode"] == even[0] and r["t"] == 0]
+        assert row["actor"] == "a"
+    assert act(10, calls=[(0, say("success"))]).size  # before any step there is nothing to say it of
+
+
+def test_somebody_who_says_quit_has_the_actor_leave_in_order_with_all_handed_over():
+    pool = act(1 << 20, calls=[(30, say("quit"))], most=30)
+    assert 30 <= pool.counters()["env_steps"] <= 32
+
+
+def test_a_pause_is_asked_of_the_buffer_and_an_actor_of_envs_waits_while_the_run_is_paused():
+    asked, held = [], []
+
+    def pause(loop):
+        uplink, hold, event = loop._uplink, loop._hold, loop._uplink.event
+
+        def heard(message, *frames):
+            asked.extend([message] if isinstance(message, m.Change) else [])
+            if asked and not held:
+                uplink.received(m.State(granted=1000, random=1000, phase="paused"), [])
+            event(message, *frames)
+
+        def waits(why):
+            held.append((why, uplink.steps))
+            hold(why)
+            if len(held) == 3:
+                uplink.received(m.State(granted=1000, random=1000, phase="training"), [])
+
+        loop._hold, uplink.event = waits, heard
+        loop.people.say("pause")
+
+    pool = act(60, calls=[(30, pause)])
+    assert asked == [m.Change("pause")]
+    assert len({steps for _, steps in held}) == 1
+    assert [why for why, _ in held] == ["the run is paused"] * 3
+    assert pool.counters()["env_steps"] >= 60

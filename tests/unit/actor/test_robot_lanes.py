@@ -7,16 +7,19 @@ import time
 
 import numpy as np
 import pytest
+from helpers.people import human_number
 
-from headrace.actor.config import EnvConfig, RobotConfig, WindowConfig
+from headrace.actor.config import EnvConfig, RobotConfig, TeleopConfig, WindowConfig, WrapperConfig
 from headrace.actor.deciding import Acts
 from headrace.actor.envs import make_spec
 from headrace.actor.guard import Vitals
 from headrace.actor.limits import GuardConfig
+from headrace.actor.people import People
 from headrace.actor.recorder import Recorder
 from headrace.actor.robot_lanes import RobotLanes
 from headrace.common.config import load
 from headrace.common.errors import ConfigError, EnvError
+from headrace.common.specs import HEALTH_HELD, SOURCE_HUMAN
 from headrace.common.weights import Version
 from headrace.launch.chaos.scripted import ENV, executed
 
@@ -36,7 +39,8 @@ class Driven:
         spec = make_spec(env, WINDOW, robot=True)
         self.stop, self.reports, self.rows = threading.Event(), [], []
         self.heard = float("inf")
-        self.lanes = RobotLanes(env, config, spec, (0, "arm", 1), self.vitals, self.reports.append, self.stop)
+        self.people = People()
+        self.lanes = RobotLanes(env, config, spec, (0, "arm", 1), self.vitals, self.reports.append, self.stop, self.people)
         self.recorder = Recorder(spec, 1)
         self.recorder.begin(self.lanes.reset())
         self.episodes = []
@@ -178,3 +182,58 @@ def test_an_actor_that_is_to_end_does_not_wait_for_people():
         begun = time.monotonic()
         driven.step()
         assert time.monotonic() - begun < 5.0
+
+
+def test_a_human_takes_a_fake_arm_over_and_brings_it_there_and_rows_say_who_acted():
+    env = EnvConfig("headrace.actor.fake_arm:FakeArm", kwargs={"size": 8}, max_episode_steps=400)
+    human = TeleopConfig("headrace.actor.fake_human:FakeHuman", {"patience": 5, "periods": None, "step": 0.3})
+    guard = {"low": (-1.5,), "high": (1.5,), "max_delta": (0.3,), "late": 50, "hold_s": 9.0}
+    with Driven(env, guard=guard, teleop=human, rate_hz=50.0) as driven:
+        while not driven.episodes:
+            assert time.monotonic() < driven.end
+            driven.step(0.0)
+        driven.until(lambda: driven.recorder.assemblers[0].ready == 0)
+    (ended, *_) = driven.episodes
+    assert ended.outcome == 1  # the policy alone stands still for ever
+    rows = [block.rows[i] for block, i in driven.rows if block.rows[i]["episode"] == ended.episode]
+    acted = [int(row["source"][0]) for row in rows]
+    first = acted.index(SOURCE_HUMAN)
+    assert set(acted[first:]) == {SOURCE_HUMAN}
+    assert rows[first - 1]["health"] & HEALTH_HELD  # taken over by a hold
+    commands = np.stack([row["action"] for row in rows])
+    assert np.abs(np.diff(commands, axis=0)).max() <= 0.3 + 1e-6
+    assert np.abs(commands[first:]).max() > 0
+    assert driven.recorder.human_steps == len(acted) - first
+
+
+def test_an_env_with_people_of_its_own_is_a_robot_whose_rows_say_so():
+    env = EnvConfig(ENV, kwargs={"lengths": [9]}, wrappers=(WrapperConfig("helpers.people:TakenOver", {"at": [3, 4]}),))
+    with Driven(env, guard={"command": "displacement"}) as driven:
+        driven.until(lambda: len(driven.episodes) >= 2)
+    told = {(int(b.rows[i]["t"]), int(b.rows[i]["source"][0]), float(b.rows[i]["action"][0])) for b, i in driven.rows}
+    assert {t for t, source, _ in told if source == SOURCE_HUMAN} == {3, 4}
+    assert {action for t, _, action in told if t in (3, 4)} == {human_number(3), human_number(4)}
+
+
+def test_a_verdict_typed_by_the_operator_ends_the_episode_and_a_pause_holds_until_the_buffer_has_the_run_go_on():
+    with Driven(robot(length=9999), rate_hz=50.0) as driven:
+        driven.until(lambda: driven.rows)
+        driven.lanes.say("success")
+        driven.until(lambda: driven.episodes)
+        assert (driven.episodes[0].episode, driven.episodes[0].outcome) == (0, 1)
+        driven.until(lambda: driven.rows[-1][0].rows[driven.rows[-1][1]]["episode"] == 1)
+        driven.lanes.say("pause")
+        driven.until(lambda: driven.people.hear() == [] and driven.people.ask(0.0, paused=False) == "pause")
+        driven.until(lambda: driven.lanes.report["phase"] == "paused")
+        assert driven.people.ask(0.1, paused=True) == ""  # the buffer has heard it
+        driven.until(lambda: driven.recorder.running(0) == -1)
+        known = len(driven.rows)
+        for _ in range(5):
+            assert not driven.step().live.any()
+        driven.people.ask(0.2, paused=False)
+        driven.until(lambda: len(driven.rows) > known)
+        last, i = driven.rows[known - 1]
+        assert (last.rows[i]["episode"], last.rows[i]["truncated"]) == (1, 1)
+        driven.until(lambda: driven.rows[-1][0].rows[driven.rows[-1][1]]["episode"] == 2)
+        driven.lanes.say("quit")
+        driven.until(lambda: driven.people.hear() == [] and driven.people.leave)

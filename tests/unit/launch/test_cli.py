@@ -73,6 +73,10 @@ MANUAL = [
     "pool",
     "chaos",
     "dry-run",
+    "pause",
+    "resume",
+    "label",
+    "set",
     "keys",
     "doctor",
 ]

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from headrace.actor.config import WindowConfig
+from headrace.actor.fake_human import FakeHuman
 from headrace.actor.robots import make_robot, robot_spec
+from headrace.actor.teleop import make_teleop
 from headrace.common.errors import ConfigError
 from headrace.launch.chaos.dry_config import FAKE, STAND_IN, dry_config
 from headrace.launch.chaos.dry_run import Seen, summarise, table
@@ -45,6 +47,15 @@ def test_what_a_dry_run_needs_is_small_and_here_and_all_else_stays(tmp_path):
     assert changed.pacing.min_fill == max(200, given.learner.batch_size)
     assert (changed.robot.rate_hz, changed.robot.guard, changed.model) == (50.0, given.robot.guard, given.model)
     assert changed.robot.operator.endswith("Willing")
+
+
+def test_nobody_needs_a_terminal_or_a_gamepad_for_it(tmp_path):
+    assert dry(config({"id": FAKE}), tmp_path).robot.teleop.device == "none"
+    teleop = {"device": "keyboard", "kwargs": {"step": 0.1}, "agree_s": 7.0}
+    changed = dry(config({"id": FAKE}, robot={"guard": GUARD, "teleop": teleop}), tmp_path).robot.teleop
+    assert (changed.agree_s, set(changed.kwargs)) == (7.0, {"chance"})
+    human = make_teleop(changed, make_robot(config({"id": FAKE}).env).action, "position")
+    assert isinstance(human, FakeHuman)
 
 
 def test_configs_without_a_robot_or_with_limits_that_do_not_fit_are_refused(tmp_path):
