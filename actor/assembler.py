@@ -63,6 +63,8 @@ class Assembler:
         actions = {"action": (spec.action.shape[-1:] if self._chunks else spec.action.shape, "<f4")}
         if self._chunks:
             actions["decided"] = (spec.action.shape, "<f4")
+        if spec.latent:
+            actions["latent"] = ((spec.latent,), "<f4")
         self._steps = Tape({name: ((), dtype) for name, dtype in _SCALARS.items()} | actions, limit)
         self._frames = Tape({o.key: (o.shape, o.dtype) for o in spec.obs}, 2 * limit + spec.stack)
         self._keys = [o.key for o in spec.obs]
@@ -115,6 +117,7 @@ class Assembler:
         source: int = SOURCE_POLICY,
         health: int = 0,
         action_age: float = 0.0,
+        latent: Array | None = None,
     ) -> None:
         """Add one executed step; everything is copied.
 
@@ -129,6 +132,8 @@ class Assembler:
             source: ``SOURCE_*``.
             health: bits of the step's health.
             action_age: age of the action when it was executed, in seconds.
+            latent: ``(spec.latent,)``, what the policy decided on, NaN or None where it did not; of a chunk that of its first
+                step counts.
         """
         if not self._running:
             raise EnvError("assembler: a step without an episode; begin() it with its first observation")
@@ -152,7 +157,8 @@ class Assembler:
         )
         if begins:
             self._begun = last
-        plan = () if not self._chunks else (0 if decided is None else decided,)
+        plan: list[Any] = [0 if decided is None else decided] if self._chunks else []
+        plan += [np.nan if latent is None else latent] if self._spec.latent else []
         self._steps.append((self._episode, self._t, self._task, *self._stamp, *scalars, action, *plan))
         self._frames.append([next_obs[key] for key in self._keys])
         self._t += 1
@@ -238,6 +244,11 @@ class Assembler:
         rows["rewards"] = np.where(inside, step("reward", window), 0)
         rows["source"] = np.where(inside, step("source", window), 0)
         rows["terminated"], rows["truncated"] = step("terminated", last), step("truncated", last)
+        if spec.latent:
+            own = rows["source"] if self._chunks else rows["source"][:, :1]
+            latent = step("latent", ids)
+            known = np.isfinite(latent).all(axis=1) & (own == SOURCE_POLICY).all(axis=1)
+            rows["latent"], rows["has_latent"] = np.where(known[:, None], latent, 0), known
         if spec.next_action:
             follows = last < step("stop", ids)  # its step is here: the newest window is held back
             rows["next_action"][follows] = step("action", last[follows] + 1)

@@ -60,6 +60,9 @@ class WindowConfig:
     )
     stack: int = option(1, help="frames that one observation stacks", unit="frames", low=1, high=256)
     next_action: bool = option(False, help="whether rows hold the next action too, for learner.resample_target_action false")
+    latent: int = option(
+        0, help="numbers of the noise that rows hold beside the action, for model.type dsrl; 0: none", low=0, high=1 << 20
+    )
 
     def check(self, path: str = "window") -> None:
         """Refuse windows that rows of chunks cannot have."""
@@ -72,6 +75,11 @@ class WindowConfig:
                 f"{path}.next_action: true, but with {path}.chunk {self.chunk} no row knows the whole decision behind it;"
                 " nearest valid: false"
             )
+        if self.latent and self.next_action:
+            raise ConfigError(
+                f"{path}.next_action: true, but with {path}.latent {self.latent} critics judge latents, and no row holds the"
+                " next one; nearest valid: false"
+            )
 
     def spec(self, obs: tuple[ObsSpec, ...], action: ActionSpec) -> TransitionSpec:
         """The spec of such rows, for observations and for actions of one env step.
@@ -80,17 +88,18 @@ class WindowConfig:
             SpecError: chunks of actions that are chunks already, or what no spec may be.
         """
         if self.chunk == 1:
-            return TransitionSpec(obs, action, self.n_step, "steps", self.stack, self.next_action)
+            return TransitionSpec(obs, action, self.n_step, "steps", self.stack, self.next_action, self.latent)
         if len(action.shape) != 1:
             raise SpecError(f"window.chunk: {self.chunk} actions of shape {action.shape}, expected ({action.dim},)")
-        return TransitionSpec(obs, replace(action, shape=(self.chunk, *action.shape)), self.chunk, "chunk", self.stack)
+        whole = replace(action, shape=(self.chunk, *action.shape))
+        return TransitionSpec(obs, whole, self.chunk, "chunk", self.stack, latent=self.latent)
 
     @classmethod
     def of(cls, spec: TransitionSpec) -> WindowConfig:
         """The window whose rows ``spec`` describes."""
         if spec.kind == "chunk":
-            return cls(chunk=spec.window, stack=spec.stack)
-        return cls(n_step=spec.window, stack=spec.stack, next_action=spec.next_action)
+            return cls(chunk=spec.window, stack=spec.stack, latent=spec.latent)
+        return cls(n_step=spec.window, stack=spec.stack, next_action=spec.next_action, latent=spec.latent)
 
 
 @dataclass(frozen=True)

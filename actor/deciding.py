@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,18 @@ from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
 Obs = Mapping[str, Array]
+
+
+class Decided(NamedTuple):
+    """What n lanes decide at once.
+
+    Attributes:
+        actions: ``(n, *action.shape)``, env units.
+        latents: ``(n, spec.latent)``, what the policy decided on in place of these actions.
+    """
+
+    actions: Array
+    latents: Array
 
 
 @dataclass(frozen=True)
@@ -22,11 +34,13 @@ class Acts:
         actions: ``(L, ...)`` of one env step each, env units.
         begins: ``(L,)`` bool, lanes that have decided just now.
         decided: ``(L, *action.shape)``, the decisions that the actions are of: the same, or the chunks.
+        latents: ``(L, spec.latent)``, what the policy decided on in their place, NaN where nothing; None where rows hold none.
     """
 
     actions: Array
     begins: Array
     decided: Array
+    latents: Array | None = None
 
 
 class Decider:
@@ -45,25 +59,35 @@ class Decider:
         self._decided = np.zeros((lanes, *spec.action.shape), np.float32)
         self._done = np.full(lanes, self._chunk)  # actions of its decision that each lane has executed
         self._lanes = np.arange(lanes)
+        self._latents = np.full((lanes, spec.latent), np.nan, np.float32) if spec.latent else None
 
-    def act(self, obs: Obs, choose: Callable[[Obs], Array]) -> Acts:
+    def act(self, obs: Obs, choose: Callable[[Obs], Array | Decided]) -> Acts:
         """The next action of each lane.
 
         Args:
             obs: key -> ``(L, ...)``, what the lanes see.
-            choose: observations of n lanes -> ``(n, *action.shape)`` in env units.
+            choose: observations of n lanes -> ``(n, *action.shape)`` in env units, with latents or without.
         """
         if not self._chunk:
-            actions = choose(obs)
-            return Acts(actions, np.ones(len(actions), np.bool_), actions)
+            every = np.ones(len(self._lanes), np.bool_)
+            actions = self._keep(every, choose(obs))
+            return Acts(actions, every, actions, self._latents)
         due = self._done == self._chunk
         if due.any():
-            self._decided[due] = choose(obs if due.all() else {key: values[due] for key, values in obs.items()})
+            seen = obs if due.all() else {key: values[due] for key, values in obs.items()}
+            self._decided[due] = self._keep(due, choose(seen))
             self._done[due] = 0
         actions = self._decided[self._lanes, self._done]
         self._done += 1
-        return Acts(actions, due, self._decided)
+        return Acts(actions, due, self._decided, self._latents)
 
     def restart(self, lanes: Array | None = None) -> None:
         """Let the lanes of an ``(L,)`` mask, or all, decide anew: what is left of a chunk is of an episode that is over."""
         self._done[self._lanes if lanes is None else lanes] = self._chunk
+
+    def _keep(self, due: Array, found: Array | Decided) -> Array:
+        """The actions of a decision; its latents, if rows are to hold any, are those of the lanes that are due."""
+        actions, latents = found if isinstance(found, Decided) else (found, np.nan)
+        if self._latents is not None:
+            self._latents[due] = latents
+        return actions

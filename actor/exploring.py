@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.config import ActorConfig
-from headrace.actor.policy import RandomPolicy
+from headrace.actor.deciding import Decided, Obs
+from headrace.actor.policy import LatentPolicy, Policy, RandomPolicy
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 
@@ -54,7 +55,14 @@ class Explorer:
 
     def __init__(self, spec: TransitionSpec, epsilon: float) -> None:
         self.epsilon = epsilon
-        self._random = RandomPolicy(spec)
+        self._random, self._latent = RandomPolicy(spec), spec.latent > 0
+
+    def choose(self, policy: Policy, obs: Obs, rng: np.random.Generator) -> Array | Decided:
+        """What lanes that see ``obs`` decide: the policy's actions, some random ones in their place; with latents its alone."""
+        if self._latent:
+            latent: LatentPolicy = policy  # type: ignore[assignment]  # what a learner of such rows publishes
+            return latent.decide(obs, rng)
+        return self.mix(policy.act(obs, rng, False), rng)
 
     def mix(self, actions: Array, rng: np.random.Generator) -> Array:
         """``(L, *action.shape)`` in env units: some lanes' ``actions``, and uniform ones for the others, each by itself."""

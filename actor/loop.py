@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.deciding import Decider
+from headrace.actor.deciding import Decided, Decider
 from headrace.actor.envs import Lanes, make_lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
@@ -178,9 +178,8 @@ class ActorLoop:
     def _act(self, obs: Obs, random: bool) -> Obs:
         policy: Policy = self._random if random or self._policy is None else self._policy
 
-        def choose(seen: Obs) -> Array:
-            actions = policy.act(seen, self._rng, False)
-            return actions if random else self._explorer.mix(actions, self._rng)
+        def choose(seen: Obs) -> Array | Decided:
+            return policy.act(seen, self._rng, False) if random else self._explorer.choose(policy, seen, self._rng)
 
         acts = self._decider.act(obs, choose)
         with self._uplink.in_step():

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.actor.config import ActorConfig
+from headrace.actor.deciding import Decided
 from headrace.common.errors import SpecError
 from headrace.common.rounding import inwards
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -42,6 +43,14 @@ class Policy(Protocol):
         Raises:
             SpecError: naming the tensor or the option that does not fit; the old weights stay.
         """
+        ...
+
+
+class LatentPolicy(Policy, Protocol):
+    """Decides on latents, of which it makes actions; rows then hold both (``window.latent``)."""
+
+    def decide(self, obs: Mapping[str, Array], rng: np.random.Generator) -> Decided:
+        """Actions of :meth:`act`, not deterministic, with their latents."""
         ...
 
 

@@ -95,7 +95,10 @@ class Recorder:
                 self.human_steps += source == SOURCE_HUMAN
                 begins = acts.begins[lane] and not (source == SOURCE_HUMAN and assembler.may_go_on)
                 decided = acts.decided[lane] if begins else None
-                assembler.step(*what, version=version, decided=decided, source=source, health=health, action_age=age)
+                latent = None if acts.latents is None else acts.latents[lane]
+                assembler.step(
+                    *what, version=version, decided=decided, source=source, health=health, action_age=age, latent=latent
+                )
                 if any(ends):
                     ended.append(self._ended(lane, int(step.success[lane])))
         return ended

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headrace.actor.deciding import Decided
 from headrace.actor.device import require_device
 from headrace.actor.policy import RENEW, Box, MlpLayout
 from headrace.common.errors import SpecError
@@ -90,8 +91,9 @@ class TorchPolicy:
     """A model by name, ``Class(spec, **options)``, that speaks the learner's contract.
 
     Of the model it calls ``sac_state_features(obs, "actor")`` and
-    ``sac_forward_actor(features, generator, deterministic) -> (action in [-1, 1], ...)``, in eval mode. The weight
-    set holds the part of its ``state_dict`` that acting needs; which names these are, the first set decides.
+    ``sac_forward_actor(features, generator, deterministic) -> (action in [-1, 1], ...)``, in eval mode; where rows hold latents
+    that is one, and ``sac_execute(features, latent)`` gives the action. The weight set holds the part of its ``state_dict``
+    that acting needs; which names these are, the first set decides.
 
     Raises:
         SpecError: the class cannot be imported or built, or a tensor does not fit it.
@@ -99,7 +101,7 @@ class TorchPolicy:
 
     def __init__(self, weights: WeightSet, spec: TransitionSpec, device: str) -> None:
         self._policy = dict(weights.policy)
-        self._shape = spec.action.shape
+        self._shape, self._latent = spec.action.shape, spec.latent > 0
         self._box = Box(spec.action)
         self._device = torch.device(device)
         self.model = _build(self._policy, spec).to(self._device).eval()
@@ -127,16 +129,31 @@ class TorchPolicy:
     @torch.inference_mode()
     def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
         """Actions for L lanes."""
-        inputs = {key: torch.tensor(value, device=self._device) for key, value in obs.items()}
-        features = self.model.sac_state_features(inputs, "actor")
-        unit = self.model.sac_forward_actor(features, _generator(rng, self._device), deterministic)[0]
-        return self._box.place(unit.float().cpu().numpy().reshape(-1, *self._shape))
+        return self._place(self._decide(self._inputs(obs), _generator(rng, self._device), deterministic)[0])
+
+    @torch.inference_mode()
+    def decide(self, obs: Mapping[str, Array], rng: np.random.Generator) -> Decided:
+        """Actions for L lanes, not deterministic, and the latents ``(L, spec.latent)`` that they are made of."""
+        unit, latent = self._decide(self._inputs(obs), _generator(rng, self._device), False)
+        return Decided(self._place(unit), latent.float().cpu().numpy())
 
     def mode(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The mode of the policy in [-1, 1], ``(L, D)``, at observations as in :meth:`act`; can be traced if the model can."""
+        return self._decide(obs, None, True)[0].float()
+
+    def _decide(
+        self, obs: Mapping[str, torch.Tensor], generator: torch.Generator | None, deterministic: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Actions in [-1, 1], ``(L, D)``, and what the policy decided on, which is the same where there are no latents."""
         features = self.model.sac_state_features(obs, "actor")
-        unit: torch.Tensor = self.model.sac_forward_actor(features, None, True)[0]
-        return unit.float()
+        decided: torch.Tensor = self.model.sac_forward_actor(features, generator, deterministic)[0]
+        return self.model.sac_execute(features, decided) if self._latent else decided, decided
+
+    def _inputs(self, obs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+        return {key: torch.tensor(value, device=self._device) for key, value in obs.items()}
+
+    def _place(self, unit: torch.Tensor) -> Array:
+        return self._box.place(unit.float().cpu().numpy().reshape(-1, *self._shape))
 
 
 def _generator(rng: np.random.Generator, device: torch.device) -> torch.Generator:

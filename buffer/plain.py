@@ -293,7 +293,13 @@ def _fit(spec: TransitionSpec, derived: TransitionSpec) -> None:
 
 def _stored(spec: TransitionSpec) -> dict[str, Any]:
     obs = {o.key: {"shape": o.shape, "dtype": o.dtype} for o in spec.obs}
-    return {"obs": obs, "action": spec.action.shape, "window": spec.window, "next_action": spec.next_action}
+    return {
+        "obs": obs,
+        "action": spec.action.shape,
+        "window": spec.window,
+        "next_action": spec.next_action,
+        "latent": spec.latent,
+    }
 
 
 def _key(path: tuple[str, ...], bare: str) -> str:

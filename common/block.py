@@ -113,12 +113,19 @@ class Block:
         if spec.window > 1 and rows["rewards"][np.arange(spec.window)[None, :] >= steps[:, None]].any():
             raise BlockRefused("reward", "a reward beyond the executed steps is not zero")
         if _largest(grouped["flags"]) > 1:
-            name = "truncated" if _largest(rows["terminated"]) <= 1 else "terminated"
+            flags = ("terminated", "truncated", "has_latent")
+            name = next(name for name in flags if _largest(rows[name]) > 1)
             raise BlockRefused("flag", f"{name} must be 0 or 1")
         if _largest(rows["outcome"]) > 2 or _largest(rows["source"]) > 2:
             raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
         if not _finite(grouped["numbers"]):
-            columns = ("action", *(["next_action"] if spec.next_action else []), "rewards", "action_age")
+            columns = (
+                "action",
+                *(["next_action"] if spec.next_action else []),
+                *(["latent"] if spec.latent else []),
+                "rewards",
+                "action_age",
+            )
             name = next(name for name in columns if not _finite(rows[name]))
             raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
         for o in spec.obs:

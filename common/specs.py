@@ -45,7 +45,13 @@ SOURCES, OUTCOMES = ("policy", "human", "demo"), ("unknown", "success", "failure
 MAX_OBS_KEYS = 64
 MAX_FRAME_BYTES = 1 << 28
 # Which config key sets a field; else the env does.
-SET_BY = {"spec.window": "window.n_step", "spec.stack": "window.stack", "spec.next_action": "window.next_action"}
+SET_BY = {
+    "spec.window": "window.n_step",
+    "spec.stack": "window.stack",
+    "spec.next_action": "window.next_action",
+    "spec.latent": "window.latent",
+}
+OPTIONAL = {"next_action": False, "latent": 0}  # fields that a spec does not name where they have these values
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class TransitionSpec:
             ``chunk`` when each row covers its own steps.
         stack: h, the number of frames that one observation refers to, oldest first.
         next_action: whether rows hold the action too that was executed behind their window; zeros where the episode ended.
+        latent: numbers in [-1, 1] that the policy decided on in place of the action, where rows hold them too; 0: none.
     """
 
     obs: tuple[ObsSpec, ...]
@@ -97,6 +104,7 @@ class TransitionSpec:
     kind: str = "steps"
     stack: int = 1
     next_action: bool = False
+    latent: int = 0
 
     def __post_init__(self) -> None:
         _check(self)
@@ -155,11 +163,13 @@ class TransitionSpec:
                 ("task", "<u4"),
                 ("action", "<f4", self.action.shape),
                 *([("next_action", "<f4", self.action.shape)] if self.next_action else []),
+                *([("latent", "<f4", (self.latent,))] if self.latent else []),
                 ("rewards", "<f4", (self.window,)),
                 ("action_age", "<f4"),
                 ("steps", "<u2"),
                 ("terminated", "u1"),
                 ("truncated", "u1"),
+                *([("has_latent", "u1")] if self.latent else []),
                 ("outcome", "u1"),
                 ("health", "u1"),
                 ("source", "u1", (self.window,)),
@@ -170,12 +180,12 @@ class TransitionSpec:
     def grouped_dtype(self) -> np.dtype[np.void]:
         """The same row as groups of neighbouring columns of one type, so that one call checks a whole group.
 
-        ``references`` are ``obs`` and ``next_obs`` unsigned, ``numbers`` are the actions, ``rewards`` and ``action_age``,
-        ``flags`` are ``terminated`` and ``truncated``.
+        ``references`` are ``obs`` and ``next_obs`` unsigned, ``numbers`` are the actions, ``latent``, ``rewards`` and
+        ``action_age``, ``flags`` are ``terminated``, ``truncated`` and ``has_latent``.
         """
         offset = {name: kind[1] for name, kind in (self.row_dtype.fields or {}).items()}
-        numbers = math.prod(self.action.shape) * (2 if self.next_action else 1) + self.window + 1
-        formats = [("<u8", (2 * self.stack,)), ("<f4", (numbers,)), ("u1", (2,))]
+        numbers = math.prod(self.action.shape) * (2 if self.next_action else 1) + self.latent + self.window + 1
+        formats = [("<u8", (2 * self.stack,)), ("<f4", (numbers,)), ("u1", (3 if self.latent else 2,))]
         offsets = [offset["obs"], offset["action"], offset["terminated"]]
         names = ["references", "numbers", "flags"]
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.row_dtype.itemsize})
@@ -192,8 +202,9 @@ class TransitionSpec:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a message or a manifest."""
         values = {"version": SPEC_VERSION, **asdict(self)}
-        if not self.next_action:
-            del values["next_action"]  # specs without it are what they were before there was one
+        for name, absent in OPTIONAL.items():
+            if values[name] == absent:
+                del values[name]  # specs without it are what they were before there was one
         return values
 
     @classmethod
@@ -210,7 +221,8 @@ class TransitionSpec:
                 tuple(int(n) for n in a["shape"]), tuple(float(x) for x in a["low"]), tuple(float(x) for x in a["high"])
             )
             next_action = bool(data.get("next_action", False))
-            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]), next_action)
+            latent = int(data.get("latent", 0))
+            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]), next_action, latent)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SpecError(f"not a transition spec: {type(error).__name__} {str(error)[:200]}") from error
 
@@ -264,5 +276,7 @@ def _check(spec: TransitionSpec) -> None:
             raise SpecError(f"spec.action: bounds [{low}, {high}] of dimension {i} must be finite and ordered")
     if spec.kind not in KINDS:
         raise SpecError(f"spec.kind: {spec.kind!r} is not one of {', '.join(KINDS)}")
+    if not 0 <= spec.latent <= 1 << 20:
+        raise SpecError(f"spec.latent: {spec.latent} numbers, allowed 0 to {1 << 20}")
     if not 1 <= spec.window <= 4096 or not 1 <= spec.stack <= 256:
         raise SpecError(f"spec.window {spec.window} must be 1 to 4096 and spec.stack {spec.stack} 1 to 256")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.common.errors import ConfigError
-from headrace.launch.exported import write_export
+from headrace.common.exported import write_export
 from headrace.launch.play import find_policy, read_policy, read_spec
 
 
 def export_policy_command(source: Path, out: Path, *, form: str, best: bool, ema: bool) -> int:
-    """Write ``out``, see :mod:`headrace.launch.exported`, and say what it holds.
+    """Write ``out``, see :mod:`headrace.common.exported`, and say what it holds.
 
     Raises:
         ConfigError: ``out`` exists, or the policy cannot be had in this format.

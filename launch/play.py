@@ -20,13 +20,13 @@ from headrace.actor.film import Value, film
 from headrace.actor.policy import Policy, make_policy
 from headrace.common.clock import MonotonicClock
 from headrace.common.errors import CheckpointError, ConfigError, HeadraceError, SpecError, WireError
+from headrace.common.exported import ABOUT, read_export
 from headrace.common.policy_files import POLICY, SPEC, parse_spec
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.counting import Counting
 from headrace.launch.eval_news import EvalNews
-from headrace.launch.exported import ABOUT, read_export
 from headrace.launch.rundir import RunDir
 
 _Z95 = 1.959964

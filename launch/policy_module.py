@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from headrace.actor.policy import Box
 from headrace.actor.torch_policy import TorchPolicy, make_torch_policy
 from headrace.common.errors import ConfigError, HeadraceError
+from headrace.common.exported import inputs_of
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
-from headrace.launch.exported import inputs_of
 
 TORCHSCRIPT, ONNX = "policy.pt", "policy.onnx"
 TRACED_ROWS, CHECKED_ROWS = 2, (1, 2, 5)

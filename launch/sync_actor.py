@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.deciding import Decider, Obs
+from headrace.actor.deciding import Decided, Decider, Obs
 from headrace.actor.envs import Lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer
@@ -89,9 +89,10 @@ class SyncActor:
     def step(self, policy: Policy | None, version: Version) -> list[Episode]:
         """One step of every lane, with uniform actions where ``policy`` is none; the episodes that ended."""
 
-        def choose(seen: Obs) -> Array:
-            actions = (policy or self._random).act(seen, self._rng, False)
-            return actions if policy is None else self._explorer.mix(actions, self._rng)
+        def choose(seen: Obs) -> Array | Decided:
+            if policy is None:
+                return self._random.act(seen, self._rng, False)
+            return self._explorer.choose(policy, seen, self._rng)
 
         acts = self._decider.act(self._obs, choose)
         step = self._lanes.step(acts.actions)

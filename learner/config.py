@@ -21,7 +21,11 @@ FP32, BF16 = PRECISIONS = ("fp32", "bf16")
 class ModelConfig:
     """Which networks are trained."""
 
-    type: str = option("mlp", help="mlp, pixels (cameras), flow (chunks out of noise), or a class of your own as module:Class")
+    type: str = option(
+        "mlp",
+        help="mlp, pixels (cameras), flow (chunks out of noise), residual or dsrl (steer a flow policy that stays), or a class"
+        " of your own as module:Class",
+    )
     options: dict[str, Any] = option(factory=dict, help="options of that class, checked by its own Options dataclass")
 
 

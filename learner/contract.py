@@ -2,7 +2,8 @@
 
 A model holds actor and critics; they may share features or not. It must define what ``REQUIRED`` names; everything else
 has a default that works for any torch code. Actions are always normalised to [-1, 1], ``(B, D)`` with D the product of
-the executed action's shape.
+the executed action's shape, or, where rows hold latents, as many numbers as these have: then SAC decides on latents, and
+critics judge them.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class SupportSACTraining(nn.Module):
     """
 
     Options: ClassVar[type[Any]] = NoOptions
+    LATENT: ClassVar[bool] = False  # whether it decides on latents (window.latent)
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__()
@@ -69,7 +71,7 @@ class SupportSACTraining(nn.Module):
         self._class = type(self)  # another once it is divided
         self.sharding: Sharding | None = None
         self._target_pairs: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]] | None = None
-        self.action_dim = math.prod(spec.action.shape)
+        self.action_dim = spec.latent or math.prod(spec.action.shape)
 
     # --- what a model defines ---------------------------------------------------------------------------------------
 
@@ -202,6 +204,19 @@ class SupportSACTraining(nn.Module):
         mode, _, _ = self.sac_forward_actor(features, None, True)
         require_shape("sac_forward_actor: action", mode, (len(action), self.action_dim))
         return cloning_loss(mode, action, counts)
+
+    def sac_execute(self, features: Any, action: Tensor) -> Tensor:
+        """What a robot executes, ``(B, D)`` in [-1, 1], where the policy decided on a latent; only acting asks."""
+        raise NotImplementedError(f"{type(self).__name__} decides on no latents")
+
+    def frozen_tensors(self) -> set[str]:
+        """Names in ``state_dict()`` of what comes from a local directory and stays: neither saved nor sent; here nothing."""
+        return set()
+
+    def learned_tensors(self) -> dict[str, Tensor]:
+        """All of ``state_dict()`` that a checkpoint has to hold."""
+        frozen = self.frozen_tensors()
+        return {name: tensor for name, tensor in self.state_dict().items() if name not in frozen}
 
     def sac_augment(self, obs: Mapping[str, Tensor], generator: torch.Generator | None) -> Mapping[str, Tensor]:
         """Observations of a training batch as they are learned from; here as they came.
@@ -372,7 +387,8 @@ class SupportSACTraining(nn.Module):
         actor = {id(p) for _, p in self.actor_params()}
         critic = {id(b) for head in (*self.critic_network_heads, *self.target_network_heads) for b in head.buffers()}
         out = {name: p.detach() for name, p in self.named_parameters() if id(p) in actor}
-        out.update({name: b for name, b in self.named_buffers() if id(b) not in critic})
+        frozen = self.frozen_tensors()
+        out.update({name: b for name, b in self.named_buffers() if id(b) not in critic and name not in frozen})
         return out
 
     # --- the door -------------------------------------------------------------------------------------------------------

@@ -119,6 +119,9 @@ class FlowPolicy(SupportSACTraining):
     over the executed actions. Its entropy can only be changed where the noise level is learned; with a fixed schedule the
     policy says that it has no density. Deterministic acting follows the ODE, from noise 0 or that of the caller's generator.
 
+    Attributes:
+        numbers: S, plain numbers that the actor sees.
+
     Raises:
         ConfigError: an option is unknown or out of range.
         SpecError: what the options name is not there, or ``horizon`` is less than what is executed.
@@ -138,7 +141,7 @@ class FlowPolicy(SupportSACTraining):
         self.prefix = self._encoder(sights["actor"])
         self.critic_prefix = self._encoder(sights["critic"]) if own.critic_prefix == OWN else None
         self.target_prefix = _frozen(self.critic_prefix)
-        self._critic_sight = sights["critic"]
+        self._critic_sight, self.numbers = sights["critic"], sights["actor"].numbers
         self.expert = ActionExpert(
             *(self._actions, self._dims),
             **{"width": own.width, "heads": own.heads, "layers": own.expert_layers, "levels": own.noise == LEARNED},
@@ -178,21 +181,35 @@ class FlowPolicy(SupportSACTraining):
             x = torch.zeros(shape, device=device)
         else:
             x = torch.randn(shape, generator=generator, device=device)
+        if deterministic or self.options.noise == NONE:
+            return self.denoise(features, x), None, None
         log_prob: Tensor | None = None
-        stops = flow.times(self.options.steps)
-        for time, until in pairwise(stops):
+        for time, until in pairwise(flow.times(self.options.steps)):
             velocity, raw = self._expert(x, x.new_full((len(x),), time), features)
-            level = self._level(raw)
-            if deterministic or self.options.noise == NONE:
-                x = flow.ode_step(x, velocity, time, until)
-                continue
-            mean, std = flow.sde_step(x, velocity, time, until, level)
+            mean, std = flow.sde_step(x, velocity, time, until, self._level(raw))
             noise = torch.randn(shape, generator=generator, device=device)
             x = mean + std * noise
             if isinstance(std, Tensor) and raw is not None:
                 step = flow.log_density(noise[:, : self._executed], std[:, : self._executed])
                 log_prob = step if log_prob is None else log_prob + step
-        return x[:, : self._executed].clamp(-1.0, 1.0).flatten(1), log_prob, None
+        return self._execute(x), log_prob, None
+
+    @property
+    def prefix_width(self) -> int:
+        """E of the prefix's tokens."""
+        return int(self.options.width)
+
+    @property
+    def noise_shape(self) -> tuple[int, int]:
+        """(k, A) of the noise that an action is made of."""
+        return self._actions, self._dims
+
+    def denoise(self, features: Prefix, noise: Tensor) -> Tensor:
+        """Where the ODE leads from ``noise`` ``(B, k, A)``: an action ``(B, D)`` in [-1, 1], always the same for the same."""
+        for time, until in pairwise(flow.times(self.options.steps)):
+            velocity, _ = self._expert(noise, noise.new_full((len(noise),), time), features)
+            noise = flow.ode_step(noise, velocity, time, until)
+        return self._execute(noise)
 
     def sac_forward_critic(self, features: Prefix, action: Tensor, twin: str = ONLINE) -> Tensor:
         """Values of the N critics, ``(B, N)``, of what the pool answers, the plain numbers and the executed chunk."""
@@ -256,6 +273,10 @@ class FlowPolicy(SupportSACTraining):
         """Prefix, expert, and how far the noise level has come down."""
         seen = ("prefix.", "expert.", "updates")
         return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(seen)}
+
+    def _execute(self, x: Tensor) -> Tensor:
+        """Of a chunk ``(B, k, A)`` what is executed, ``(B, D)`` inside the box."""
+        return x[:, : self._executed].clamp(-1.0, 1.0).flatten(1)
 
     def _expert(self, x: Tensor, time: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor | None]:
         velocity, raw = self.expert(x, time, prefix)

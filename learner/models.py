@@ -1,4 +1,4 @@
-"""Models by name: ``mlp``, ``pixels``, ``flow``, or a class of one's own as ``module:Class``."""
+"""Models by name: built-in ones, or a class of one's own as ``module:Class``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 import torch
 
 from headrace.common.config import load
-from headrace.common.errors import ConfigError
+from headrace.common.errors import ConfigError, SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.learner.config import ModelConfig
 from headrace.learner.contract import REQUIRED, SupportSACTraining
@@ -16,6 +16,8 @@ BUILT_IN = {
     "mlp": "headrace.learner.mlp:MLP",
     "pixels": "headrace.learner.pixels:Pixels",
     "flow": "headrace.learner.flow_policy:FlowPolicy",
+    "residual": "headrace.learner.residual:Residual",
+    "dsrl": "headrace.learner.noise_policy:NoisePolicy",
 }
 
 
@@ -27,6 +29,8 @@ def make_model(spec: TransitionSpec, config: ModelConfig, seed: int) -> SupportS
         SpecError: the class cannot work with this spec.
     """
     cls = check_model(config)
+    if spec.latent and not cls.LATENT:
+        raise SpecError(f"window.latent: {spec.latent}, but model.type {config.type} decides on no latents; nearest valid: 0")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return cls(spec, **config.options)

@@ -60,6 +60,9 @@ class Report:
         if "actor/logprob_mean" in out:
             out["actor/entropy"] = -out["actor/logprob_mean"]
         q = None if sac.q is None else sac.q.detach().float().cpu().numpy()
+        known = np.zeros(0, np.bool_) if q is None else np.isfinite(q).all(axis=1)
+        if q is not None and known.any():
+            q = q[known]
         if q is not None:
             out = _spread("critic/qvalue", q) | out  # whose mean is that of all ranks
         if rows_accepted is not None:
@@ -69,7 +72,8 @@ class Report:
             if rows_accepted is not None:
                 out |= self._age(batch, now, rows_accepted, sac.model.spec.fresh_steps(batch.rows) / len(batch))
             if q is not None:
-                out |= _by_outcome(batch.rows, q) | _by_task(batch.rows, q)
+                rows = batch.rows[known] if known.any() else batch.rows
+                out |= _by_outcome(rows, q) | _by_task(rows, q)
         out["learner/updates"] = sac.step
         out["learner/updates_s"] = round(updates / elapsed, 3) if elapsed > 0 else 0.0
         if self._roofline is not None:

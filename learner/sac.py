@@ -25,7 +25,7 @@ from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, Cr
 from headrace.learner.group import Group, Order
 from headrace.learner.losses import over_critics, td_error, td_target, value_scale
 from headrace.learner.micro import Found, blank, joined, parts_of, split
-from headrace.learner.sample import Sample, Sampler
+from headrace.learner.sample import Sample, Sampler, of_batch
 from headrace.learner.subset import CriticSubset
 from headrace.learner.temperature import ALARM
 from headrace.learner.train_state import TrainState
@@ -41,8 +41,8 @@ class SAC(TrainState):
 
     Attributes:
         prepare: turns a batch into the sample that ``update_critic`` and ``update_actor`` take.
-        q: ``(B, N)`` values of the last update's rows, before its step.
-        td_error: ``(B,)`` |td| of the last update's rows, the mean over the critics, when its batch had importance weights.
+        q: ``(B, N)`` values of the last update's rows, before its step; NaN for rows that were left out.
+        td_error: ``(B,)`` |td| of the same rows, the mean over the critics, when their batch had importance weights.
 
     Args:
         model, spec, config, seed, group: as of :class:`TrainState`.
@@ -64,6 +64,11 @@ class SAC(TrainState):
             raise ConfigError(
                 "learner.resample_target_action: false, but the pool's rows hold no next action (window.next_action); nearest"
                 " valid: true"
+            )
+        if config.bc_weight and spec.latent:
+            raise ConfigError(
+                f"learner.bc_weight: {config.bc_weight:g}, but this model decides on latents, which nobody else has; nearest"
+                " valid: 0"
             )
         self.prepare = Sampler(spec, config, self.rewards, self.normaliser, self.device)
         model.use_precision(config.precision)
@@ -126,8 +131,9 @@ class SAC(TrainState):
         self._subset.renew()
         judge = self._joint_critic_gradients if self.model.sac_is_joint else self._critic_gradients
         found, target = self._found(judge, sample)
-        self.q = found.q
-        self.td_error = td_error(found.q, target) if sample.importance is not None and self._counts else None
+        self.q = of_batch(sample, found.q)
+        errors = td_error(found.q, target) if sample.importance is not None and self._counts else None
+        self.td_error = None if errors is None else of_batch(sample, errors)
         self._skip = torch.zeros_like(self._skip)
         means = {"critic/qvalue_mean": found.q.mean(), "data/reward_mean": sample.reward.mean()}
         if found.penalty is not None:
@@ -188,7 +194,7 @@ class SAC(TrainState):
 
     def _sample(self, batch: Batch) -> Sample:
         sample = self.augment(self.prepare(batch))
-        if self._counts or self.model.sharding is None:
+        if self.model.sharding is None or (self._counts and sample.counts):
             return sample
         return blank(sample)  # 0 times the gradients of what may not be finite would be none
 
@@ -269,7 +275,7 @@ class SAC(TrainState):
 
     def _rows(self, sample: Sample) -> int:
         """Rows of a sample that count."""
-        return len(sample.reward) if self._counts else 0
+        return len(sample.reward) if self._counts and sample.counts else 0
 
     def _reduce(self, sample: Sample, gradients: list[Tensor], *means: Tensor) -> None:
         """Means over this rank's rows, and buffers, become those of the group; so do gradients, which are sums if of shards."""

@@ -37,6 +37,8 @@ class Sample:
         importance: ``(B,)`` weights of rows that were not drawn equally likely; None where all were.
         cloned: ``(B, D)`` of 0 and 1, which numbers of the actions the actor is to clone; None where it clones nothing.
         next_action: ``(B, D)`` executed behind each window, NaN where the episode ended; None where the policy's own count.
+        kept: ``(n,)`` bool, which of the batch's n rows these B are; None for all of them.
+        counts: false where none of the batch's rows can be learned from, and one stands for them, whose losses are no numbers.
     """
 
     obs: Mapping[str, Tensor]
@@ -48,6 +50,8 @@ class Sample:
     importance: Tensor | None = None
     cloned: Tensor | None = None
     next_action: Tensor | None = None
+    kept: Array | None = None
+    counts: bool = True
 
 
 class Sampler:
@@ -88,7 +92,7 @@ class Sampler:
             SpecError: the batch has other columns or keys than the spec.
         """
         columns = self._load(batch) if self._uploads is None else self._uploads.take(batch)
-        action, outside = self._box.normalise(columns["action"].flatten(1))
+        action, outside = self._decided(columns)
         return Sample(
             self._observe("obs", columns),
             self._observe("next_obs", columns),
@@ -99,13 +103,19 @@ class Sampler:
             columns.get("weights"),
             columns.get("cloned"),
             self._next_action(columns),
+            self._kept(batch.rows) if self._spec.latent else None,
+            not self._spec.latent or bool(batch.rows["has_latent"].any()),
         )
 
     def _load(self, batch: Batch) -> Columns:
         rows, spec = batch.rows, self._spec
         if rows.dtype != spec.row_dtype:
             raise SpecError(f"batch.rows: rows of {rows.dtype.itemsize} bytes, the spec's have {spec.row_dtype.itemsize}")
-        columns = {name: rows[name] for name in ("action", "rewards", "terminated")}
+        if spec.latent:
+            batch = batch[self._kept(rows)]
+            rows = batch.rows
+        decided = ("latent", "has_latent") if spec.latent else ("action",)
+        columns = {name: rows[name] for name in (*decided, "rewards", "terminated")}
         columns["steps"] = rows["steps"].astype(np.int64)
         if batch.weights is not None:
             columns["weights"] = batch.weights
@@ -130,6 +140,20 @@ class Sampler:
             counts &= np.isin(acted, [SOURCES.index(name) for name in sources])
         return counts.repeat(action.dim, axis=1).astype(np.float32)
 
+    def _kept(self, rows: Array) -> Array:
+        """Rows that critics of latents learn from: those that have one, or, so that there is one at all, the first."""
+        kept: Array = rows["has_latent"] > 0
+        if not kept.any():
+            kept[0] = True
+        return kept
+
+    def _decided(self, columns: Columns) -> tuple[Tensor, Tensor]:
+        """What critics judge: executed actions, or latents; and how many rows lay outside of the box."""
+        if not self._spec.latent:
+            return self._box.normalise(columns["action"].flatten(1))
+        latent = columns["latent"].masked_fill(columns["has_latent"].unsqueeze(1) == 0, torch.nan)
+        return latent, (latent.abs() > 1.0).any(dim=-1).sum()
+
     def _next_action(self, columns: Columns) -> Tensor | None:
         """What was executed behind each window, NaN where nothing was; None where it is not wanted."""
         if "next_action" not in columns:
@@ -151,3 +175,12 @@ class Sampler:
         if self._uploads is not None:
             tensor = tensor.pin_memory()  # only from there a copy goes on by itself
         return tensor.to(self._device, non_blocking=True)
+
+
+def of_batch(sample: Sample, values: Tensor) -> Tensor:
+    """Values ``(B, ...)`` of a sample's rows as those of its batch ``(n, ...)``; NaN for rows that were left out."""
+    if sample.kept is None:
+        return values
+    out = values.new_full((len(sample.kept), *values.shape[1:]), torch.nan)
+    out[torch.from_numpy(sample.kept).to(values.device)] = values
+    return out

@@ -207,7 +207,7 @@ class TrainState:
 
     def _tensors(self) -> dict[str, Tensor]:
         own = {"log_alpha": self.temperature.raw, "skipped": self._skipped, "outside": self._outside}
-        return {**own, **{f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}}
+        return {**own, **{f"model.{name}": tensor for name, tensor in self.model.learned_tensors().items()}}
 
     def _stateful(self) -> dict[str, Adam | ObsNormaliser | Rewards | PolicyAverage]:
         """Parts with a state of their own, by the name that their tensors' names begin with."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headrace.common.errors import CheckpointError
 from headrace.common.specs import TransitionSpec
 from headrace.learner import checkpoint
 from headrace.learner.adam import copy_tensors
@@ -36,8 +37,10 @@ class Values:
 
     def __init__(self, path: Path, spec: TransitionSpec, model: ModelConfig, learner: LearnerConfig) -> None:
         tensors = checkpoint.read(path).state["tensors"]
+        if spec.latent:
+            raise CheckpointError(f"{path}: its critics judge latents, and not actions")
         self._model = make_model(spec, model, 0).eval()
-        copy_tensors(self._model.state_dict(), _below("model.", tensors), str(path))
+        copy_tensors(self._model.learned_tensors(), _below("model.", tensors), str(path))
         self._normaliser = ObsNormaliser(spec) if learner.normalise_obs else None
         if self._normaliser is not None:
             self._normaliser.set_state(_below("normaliser.", tensors))

@@ -114,17 +114,17 @@ CHECKPOINTS = (
     ),
     Mutant(
         "export-digest-not-checked",
-        "launch/exported.py",
+        "common/exported.py",
         "        if _digest(data) != told:\n",
         "        if not told:\n",
-        (f"{LAUNCH}/test_exported.py",),
+        ("tests/unit/common/test_exported.py",),
     ),
     Mutant(
         "export-description-not-checked",
-        "launch/exported.py",
+        "common/exported.py",
         "    if digest != fingerprint(about):\n",
         "    if not digest:\n",
-        (f"{LAUNCH}/test_exported.py",),
+        ("tests/unit/common/test_exported.py",),
     ),
     Mutant(
         "trace-not-checked",

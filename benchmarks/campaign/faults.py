@@ -22,6 +22,7 @@ from campaign.pool_faults import POOL
 from campaign.promise_faults import PROMISES
 from campaign.robot_faults import ROBOTS
 from campaign.role_faults import ROLES
+from campaign.steering_faults import STEERING
 from campaign.wire_faults import WIRE
 
 MUTANTS = {
@@ -47,6 +48,7 @@ MUTANTS = {
         *PROMISES,
         *ROBOTS,
         *ROLES,
+        *STEERING,
         *WIRE,
     )
 }

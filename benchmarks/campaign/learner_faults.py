@@ -196,7 +196,7 @@ LEARNER = (
     Mutant(
         "rows-that-are-not-new-count",
         "learner/sac.py",
-        "len(sample.reward) if self._counts else 0",
+        "len(sample.reward) if self._counts and sample.counts else 0",
         "len(sample.reward)",
         GROUP,
     ),

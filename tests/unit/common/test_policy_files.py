@@ -23,12 +23,13 @@ def test_policy_and_spec_come_back():
     assert parse_spec(FILES["spec.json"]) == SPEC
 
 
-def test_a_spec_without_next_actions_is_what_it_was_before_there_were_any():
-    longer = replace(SPEC, next_action=True)
-    assert "next_action" not in SPEC.to_dict()
+@pytest.mark.parametrize(("field", "value", "size"), [("next_action", True, 8), ("latent", 3, 13)])
+def test_a_spec_without_a_column_is_what_it_was_before_there_was_one(field, value, size):
+    longer = replace(SPEC, **{field: value})
+    assert field not in SPEC.to_dict()
     assert TransitionSpec.from_dict(longer.to_dict()) == longer != SPEC
-    assert longer.differences(SPEC) == ["spec.next_action: True != None (window.next_action)"]
-    assert longer.row_dtype.itemsize == SPEC.row_dtype.itemsize + 8
+    assert longer.differences(SPEC) == [f"spec.{field}: {value} != None (window.{field})"]
+    assert longer.row_dtype.itemsize == SPEC.row_dtype.itemsize + size
 
 
 def test_a_changed_spec_is_refused():

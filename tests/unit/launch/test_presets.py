@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from helpers.demo_pool import export_demos
+from helpers.flow import export_flow
 
+from headrace.actor.config import WindowConfig
+from headrace.actor.envs import make_spec
 from headrace.common.clock import ManualClock
 from headrace.common.config import dump, merge
 from headrace.launch import cli, train_command
@@ -25,6 +29,7 @@ BASE = {
 }
 SMALL = {"model": {"options": {"hidden": [8, 8], "critic_hidden": [8, 8]}}}
 FILL, UPDATES = 20, 300
+STEERED = {"dsrl": {"window": {"chunk": 2, "latent": 2}}, "residual": {"window": {"chunk": 2}}}
 # preset: critics, targets, and steps of the actor in 300 updates
 EXPECTED = {"sac": (2, 2, 300), "redq": (10, 10, 15), "droq": (2, 2, 15), "crossq": (2, 0, 100), "rlpd": (10, 10, 15)}
 
@@ -61,7 +66,7 @@ def test_each_preset_makes_its_updates(tmp_path, name):
 
 
 def test_every_preset_is_tried():
-    assert {path.stem for path in PRESETS.glob("*.yaml")} == {*EXPECTED, "bc"}
+    assert {path.stem for path in PRESETS.glob("*.yaml")} == {*EXPECTED, "bc", *STEERED}
 
 
 def test_words_win_over_the_preset_and_the_preset_over_the_config(tmp_path, monkeypatch):
@@ -93,5 +98,29 @@ def test_cloning_makes_a_policy_of_demonstrations_without_an_env_step(tmp_path):
             status = job.run(Interrupt())
             counts = [int(part.get_state()["count"]) for part in (job.sac.actor_optimizer, job.sac.critic_optimizer)]
             assert (counts, status["phase"], status["env_steps"]) == ([30, 0], "done", 0)
+        finally:
+            job.close()
+
+
+@pytest.mark.parametrize("name", STEERED)
+def test_a_flow_policy_is_steered(tmp_path, name):
+    mapping = merge(merge(BASE, read_config(PRESETS / f"{name}.yaml")), STEERED[name])
+    spec = make_spec(make_config(merge(BASE, {"window": {"chunk": 2}})).env, WindowConfig(chunk=2))
+    model = {"options": {"base": export_flow(tmp_path / "base", spec), "hidden": [8], "critic_hidden": [8]}}
+    pacing = {"env_steps": FILL + 40, "min_fill": FILL, "random_steps": 0, "ratio": 1}
+    config = make_config(
+        merge(mapping, {"model": model, "pacing": pacing, "learner": {"critic_warmup_updates": 5, "batch_size": 8}})
+    )
+    with MetricSinks(tmp_path, config.sinks) as sinks:
+        job = SyncRun(config, RunDir.create(tmp_path / "run", dump(config)), Told(), sinks, ManualClock())
+        try:
+            job.run(Interrupt())
+            assert job.check_valid() == (True, "")
+            assert (job.sac.step, float(job.sac._skipped)) == (40, 0)
+            rows = job.pool.sample(16).rows
+            if name == "dsrl":
+                assert rows["has_latent"].all()
+                assert np.abs(rows["latent"]).max() <= 1
+                assert len(np.unique(rows["latent"])) > 16
         finally:
             job.close()

@@ -11,8 +11,8 @@ from helpers.weights import mlp_weights, observe, rich_spec, small_spec
 
 from headrace.actor.policy import make_policy
 from headrace.common.errors import CheckpointError
+from headrace.common.exported import ABOUT, TENSORS, read_export, write_export
 from headrace.common.weights import Version, WeightSet
-from headrace.launch.exported import ABOUT, TENSORS, read_export, write_export
 
 SPEC = rich_spec()
 
