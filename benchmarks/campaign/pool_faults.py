@@ -62,7 +62,6 @@ POOL = (
     planted("number-of-many-bits-stored", "header", "if number >> _BITS:", "if False:", "header"),
     planted("damaged-words-stay-after-a-cut", "durable", " or field in damaged:", ":", "durable"),
     planted("boot-of-any-number", "durable", "    header.require_whole(folder, (Field.BOOT,))\n", "", "durable"),
-    planted("removed-pool-has-a-torn-header", "generations", "file.write(_NO_ROWS)", "file.write(bytes(8))", "generations"),
     planted("refused-first-batch-fixes-the-form", "pool", "if self._plain is None:", "if False:", "first_batch"),
     planted(
         "closed-pool-is-an-empty-one",
