@@ -41,8 +41,8 @@ WIRE = (
     Mutant(
         "supplied-priorities-ignored",
         "buffer/row_pool.py",
-        "            priorities = block.priorities if priorities is None else priorities\n",
-        "",
+        'block.priorities if priorities is None else numbers("priorities", priorities)',
+        'None if priorities is None else numbers("priorities", priorities)',
         INTAKE,
     ),
     Mutant(
