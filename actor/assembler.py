@@ -11,7 +11,7 @@ from headrace.actor.rating import Rate, rated
 from headrace.actor.tape import Tape
 from headrace.common.block import Block
 from headrace.common.errors import EnvError
-from headrace.common.specs import SOURCE_POLICY, TransitionSpec
+from headrace.common.specs import SOURCE_DEMO, SOURCE_POLICY, TransitionSpec
 from headrace.common.weights import Version
 
 Array = np.ndarray[Any, Any]
@@ -34,6 +34,7 @@ _SCALARS = {  # columns of one executed step, in the order of Assembler.step
     "first": "<i8",  # id of its episode's first frame
     "stop": "<i8",  # id of its episode's last step, once known
     "begins": "?",  # whether a decision begins with it, and so a row
+    "decides": "?",  # whether a policy has made that decision
 }
 _COPIED = ("episode", "t", "task", "learner", "learner_epoch", "learner_step", "health", "action_age")
 
@@ -61,7 +62,8 @@ class Assembler:
     def __init__(self, spec: TransitionSpec, limit: int = MAX_WAITING, rate: Rate | None = None) -> None:
         self._spec, self._rate, self._chunks = spec, rate, spec.kind == "chunk"
         actions = {"action": (spec.action.shape[-1:] if self._chunks else spec.action.shape, "<f4")}
-        if self._chunks:
+        self._keeps = self._chunks or spec.planned  # decisions
+        if self._keeps:
             actions["decided"] = (spec.action.shape, "<f4")
         if spec.latent:
             actions["latent"] = ((spec.latent,), "<f4")
@@ -128,7 +130,8 @@ class Assembler:
             truncated: the episode was cut here.
             next_obs: key -> ``(*shape)``, the true observation after the step.
             version: weights that chose the action; of a chunk those of its first step count.
-            decided: of chunks, ``action.shape``, the decision that begins with this step; None goes on with the last one.
+            decided: ``action.shape``, the decision that begins with this step; None goes on with the last one of chunks, and is
+                nobody's where every step begins one.
             source: ``SOURCE_*``.
             health: bits of the step's health.
             action_age: age of the action when it was executed, in seconds.
@@ -154,10 +157,11 @@ class Assembler:
             self._first_frame,
             _RUNNING,
             begins,
+            decided is not None and source != SOURCE_DEMO,
         )
         if begins:
             self._begun = last
-        plan: list[Any] = [0 if decided is None else decided] if self._chunks else []
+        plan: list[Any] = [0 if decided is None else decided] if self._keeps else []
         plan += [np.nan if latent is None else latent] if self._spec.latent else []
         self._steps.append((self._episode, self._t, self._task, *self._stamp, *scalars, action, *plan))
         self._frames.append([next_obs[key] for key in self._keys])
@@ -249,6 +253,9 @@ class Assembler:
             latent = step("latent", ids)
             known = np.isfinite(latent).all(axis=1) & (own == SOURCE_POLICY).all(axis=1)
             rows["latent"], rows["has_latent"] = np.where(known[:, None], latent, 0), known
+        if spec.planned:
+            rows["has_planned"] = step("decides", ids)
+            rows["planned"] = np.where(rows["has_planned"].reshape(-1, *(1,) * len(spec.action.shape)), step("decided", ids), 0)
         if spec.next_action:
             follows = last < step("stop", ids)  # its step is here: the newest window is held back
             rows["next_action"][follows] = step("action", last[follows] + 1)

@@ -63,6 +63,7 @@ class WindowConfig:
     latent: int = option(
         0, help="numbers of the noise that rows hold beside the action, for model.type dsrl; 0: none", low=0, high=1 << 20
     )
+    planned: bool = option(False, help="whether rows hold what the policy wanted too, beside what was executed; for people")
 
     def check(self, path: str = "window") -> None:
         """Refuse windows that rows of chunks cannot have."""
@@ -88,18 +89,20 @@ class WindowConfig:
             SpecError: chunks of actions that are chunks already, or what no spec may be.
         """
         if self.chunk == 1:
-            return TransitionSpec(obs, action, self.n_step, "steps", self.stack, self.next_action, self.latent)
+            columns = self.next_action, self.latent, self.planned
+            return TransitionSpec(obs, action, self.n_step, "steps", self.stack, *columns)
         if len(action.shape) != 1:
             raise SpecError(f"window.chunk: {self.chunk} actions of shape {action.shape}, expected ({action.dim},)")
         whole = replace(action, shape=(self.chunk, *action.shape))
-        return TransitionSpec(obs, whole, self.chunk, "chunk", self.stack, latent=self.latent)
+        return TransitionSpec(obs, whole, self.chunk, "chunk", self.stack, latent=self.latent, planned=self.planned)
 
     @classmethod
     def of(cls, spec: TransitionSpec) -> WindowConfig:
         """The window whose rows ``spec`` describes."""
         if spec.kind == "chunk":
-            return cls(chunk=spec.window, stack=spec.stack, latent=spec.latent)
-        return cls(n_step=spec.window, stack=spec.stack, next_action=spec.next_action, latent=spec.latent)
+            return cls(chunk=spec.window, stack=spec.stack, latent=spec.latent, planned=spec.planned)
+        columns = spec.next_action, spec.latent, spec.planned
+        return cls(spec.window, 1, spec.stack, *columns)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,10 @@ _REAL_KINDS = frozenset("fiub")
 
 @dataclass(frozen=True)
 class Step:
-    """What was executed, beside its action and the observation after it; the values are those of :meth:`Session.record`."""
+    """What was executed, beside its action and the observation after it; the values are those of :meth:`Session.record`.
+
+    ``decided`` says whether it was told what the policy wanted.
+    """
 
     reward: float
     terminated: bool
@@ -29,6 +32,7 @@ class Step:
     source: int = SOURCE_POLICY
     health: int = 0
     action_age: float = 0.0
+    decided: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,13 @@ class Entry:
         step: the step, or none.
         obs: key -> ``(*shape)``, the first observation of an episode, or the one after the step.
         action: ``action.shape``; means nothing where an episode begins.
+        planned: ``action.shape``, what the policy wanted; means nothing where ``step.decided`` is false.
     """
 
     step: Step | None
     obs: dict[str, Array]
     action: Array
+    planned: Array
 
 
 class Handover:
@@ -66,7 +72,8 @@ class Handover:
         self._names = {o.key: f"obs[{o.key!r}]" for o in spec.obs}
         self._obs = {o.key: np.empty((self.slots, *o.shape), o.dtype) for o in spec.obs}
         self._actions = np.empty((self.slots, *spec.action.shape), "<f4")
-        for array in (*self._obs.values(), self._actions):
+        self._planned = np.empty_like(self._actions if spec.planned else self._actions[:, :0])
+        for array in (*self._obs.values(), self._actions, self._planned):
             array.fill(0)  # the system gives memory when it is touched, which is not to happen while a robot moves
         self._steps: list[Step | None] = [None] * self.slots
 
@@ -75,7 +82,7 @@ class Handover:
         """Whether nothing can be put now."""
         return self.put_count - self.taken_count >= self.slots
 
-    def put(self, step: Step | None, obs: Mapping[str, Any], action: Any = None) -> bool:
+    def put(self, step: Step | None, obs: Mapping[str, Any], action: Any = None, planned: Any = None) -> bool:
         """Copy a step, or with none the first observation of an episode; False when the ring is full.
 
         Raises:
@@ -88,6 +95,8 @@ class Handover:
             _copy(self._obs[key][slot], obs.get(key), name)
         if step is not None:
             _copy(self._actions[slot], action, "action")
+            if step.decided:
+                _copy(self._planned[slot], planned, "planned")
         self._steps[slot] = step
         self.put_count += 1  # last of all: from here on the entry is the other thread's
         return True
@@ -97,7 +106,8 @@ class Handover:
         if self.taken_count == self.put_count:
             return None
         slot = self.taken_count % self.slots
-        return Entry(self._steps[slot], {key: array[slot] for key, array in self._obs.items()}, self._actions[slot])
+        obs = {key: array[slot] for key, array in self._obs.items()}
+        return Entry(self._steps[slot], obs, self._actions[slot], self._planned[slot])
 
     def done(self) -> None:
         """The oldest entry was used."""

@@ -112,6 +112,7 @@ class Scribe:
             step.truncated,
             entry.obs,
             version=step.version,
+            decided=entry.planned if step.decided else None,
             source=step.source,
             health=step.health,
             action_age=step.action_age,

@@ -146,7 +146,7 @@ class Session:
             SpecError: ``obs`` is not as declared.
             HeadraceError: what ended the session, see :meth:`record`.
         """
-        self._cut = self._unheard = not self._put(None, obs, None)
+        self._cut = self._unheard = not self._put(None, obs)
         self._absent = False
         self._running, self._episode = True, self._episode + 1
         self._see(obs)
@@ -163,6 +163,7 @@ class Session:
         health: int = 0,
         action_age: float = 0.0,
         version: Version | None = None,
+        planned: Any = None,
     ) -> None:
         """Take one executed step; everything is copied.
 
@@ -176,6 +177,7 @@ class Session:
             health: bits of the step's health.
             action_age: age of the action when it was executed (s).
             version: weights that chose the action; by default those of the last :meth:`act` or :meth:`policy`.
+            planned: ``action.shape``, what the policy wanted, where ``spec.planned``; without it the row says that it has none.
 
         Raises:
             SpecError: an array is not as declared; nothing was taken.
@@ -186,8 +188,9 @@ class Session:
         if not self._running:
             raise EnvError("record(): no episode runs; begin(obs) it with its first observation")
         version = self._version if version is None else version
-        step = Step(float(reward), bool(terminated), bool(truncated), version, source, health, action_age)
-        if self._cut or not self._put(step, obs, action):
+        decided = planned is not None and self.spec.planned
+        step = Step(float(reward), bool(terminated), bool(truncated), version, source, health, action_age, decided)
+        if self._cut or not self._put(step, obs, action, planned):
             self._cut = True  # a step is missing, so that none of this episode may follow
             self._uplink.missed += 1
             self._absent = self._unheard
@@ -383,10 +386,10 @@ class Session:
         if self._stop.is_set():
             raise EnvError("the session is closed")
 
-    def _put(self, step: Step | None, obs: Mapping[str, Any], action: Any) -> bool:
+    def _put(self, step: Step | None, obs: Mapping[str, Any], action: Any = None, planned: Any = None) -> bool:
         """Hand an entry over; False when there is no room and the configured way is to go without it."""
         self._check()
-        if self._handover.put(step, obs, action):
+        if self._handover.put(step, obs, action, planned):
             return True
         when_full = self._config.chosen_when_full
         if when_full == "drop_oldest":
@@ -394,7 +397,7 @@ class Session:
         if when_full == "stop":
             raise OutboxFull(f"{self._handover.slots} steps wait for the session's thread, and more may not: {FULL_FIX}")
         end = self._clock.now() + self._patience_s
-        while not self._handover.put(step, obs, action):
+        while not self._handover.put(step, obs, action, planned):
             self._check()
             if self._clock.now() >= end:
                 raise DeadlineExceeded(f"no room for a step within {self._patience_s:g} s (network.connect_s): {FULL_FIX}")

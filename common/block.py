@@ -113,19 +113,18 @@ class Block:
         if spec.window > 1 and rows["rewards"][np.arange(spec.window)[None, :] >= steps[:, None]].any():
             raise BlockRefused("reward", "a reward beyond the executed steps is not zero")
         if _largest(grouped["flags"]) > 1:
-            flags = ("terminated", "truncated", "has_latent")
+            flags = [
+                name
+                for name in ("terminated", "truncated", "has_latent", "has_planned")
+                if name in (spec.row_dtype.names or ())
+            ]
             name = next(name for name in flags if _largest(rows[name]) > 1)
             raise BlockRefused("flag", f"{name} must be 0 or 1")
         if _largest(rows["outcome"]) > 2 or _largest(rows["source"]) > 2:
             raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
         if not _finite(grouped["numbers"]):
-            columns = (
-                "action",
-                *(["next_action"] if spec.next_action else []),
-                *(["latent"] if spec.latent else []),
-                "rewards",
-                "action_age",
-            )
+            numbers = ("action", "next_action", "planned", "latent", "rewards", "action_age")
+            columns = [name for name in numbers if name in (spec.row_dtype.names or ())]
             name = next(name for name in columns if not _finite(rows[name]))
             raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
         for o in spec.obs:

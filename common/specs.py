@@ -50,8 +50,9 @@ SET_BY = {
     "spec.stack": "window.stack",
     "spec.next_action": "window.next_action",
     "spec.latent": "window.latent",
+    "spec.planned": "window.planned",
 }
-OPTIONAL = {"next_action": False, "latent": 0}  # fields that a spec does not name where they have these values
+OPTIONAL = {"next_action": False, "latent": 0, "planned": False}  # a spec does not name them where they have these values
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class TransitionSpec:
         stack: h, the number of frames that one observation refers to, oldest first.
         next_action: whether rows hold the action too that was executed behind their window; zeros where the episode ended.
         latent: numbers in [-1, 1] that the policy decided on in place of the action, where rows hold them too; 0: none.
+        planned: whether rows hold the decision of the policy too, beside what was executed; ``has_planned`` is 0 where it made
+            none.
     """
 
     obs: tuple[ObsSpec, ...]
@@ -105,6 +108,7 @@ class TransitionSpec:
     stack: int = 1
     next_action: bool = False
     latent: int = 0
+    planned: bool = False
 
     def __post_init__(self) -> None:
         _check(self)
@@ -119,6 +123,7 @@ class TransitionSpec:
         window: int = 1,
         stack: int = 1,
         roles: Mapping[str, str] | None = None,
+        planned: bool = False,
     ) -> TransitionSpec:
         """The spec of observations like ``obs`` and of actions in a box, one a decision.
 
@@ -128,6 +133,7 @@ class TransitionSpec:
             window: K, executed env steps that one row covers at most (n-step rows).
             stack: h, frames that one observation stacks.
             roles: key -> ``actor``, ``critic`` or ``both``; both where it is not named.
+            planned: whether rows hold what the policy wanted too.
 
         Raises:
             SpecError: naming the field that cannot be.
@@ -143,7 +149,7 @@ class TransitionSpec:
                 raise SpecError(f"obs[{key!r}]: {array.dtype} cannot be stored; one of {', '.join(STORED_AS)} can")
             keys.append(ObsSpec(key, array.shape, STORED_AS[array.dtype.name], roles.get(key, "both")))
         bounds = tuple(float(x) for x in low), tuple(float(x) for x in high)
-        return cls(tuple(keys), ActionSpec((len(bounds[0]),), *bounds), window, "steps", stack)
+        return cls(tuple(keys), ActionSpec((len(bounds[0]),), *bounds), window, "steps", stack, planned=planned)
 
     @cached_property  # building it takes microseconds, and every insert and sample asks for it
     def row_dtype(self) -> np.dtype[np.void]:
@@ -163,6 +169,7 @@ class TransitionSpec:
                 ("task", "<u4"),
                 ("action", "<f4", self.action.shape),
                 *([("next_action", "<f4", self.action.shape)] if self.next_action else []),
+                *([("planned", "<f4", self.action.shape)] if self.planned else []),
                 *([("latent", "<f4", (self.latent,))] if self.latent else []),
                 ("rewards", "<f4", (self.window,)),
                 ("action_age", "<f4"),
@@ -170,6 +177,7 @@ class TransitionSpec:
                 ("terminated", "u1"),
                 ("truncated", "u1"),
                 *([("has_latent", "u1")] if self.latent else []),
+                *([("has_planned", "u1")] if self.planned else []),
                 ("outcome", "u1"),
                 ("health", "u1"),
                 ("source", "u1", (self.window,)),
@@ -181,11 +189,12 @@ class TransitionSpec:
         """The same row as groups of neighbouring columns of one type, so that one call checks a whole group.
 
         ``references`` are ``obs`` and ``next_obs`` unsigned, ``numbers`` are the actions, ``latent``, ``rewards`` and
-        ``action_age``, ``flags`` are ``terminated``, ``truncated`` and ``has_latent``.
+        ``action_age``, ``flags`` are ``terminated``, ``truncated``, ``has_latent`` and ``has_planned``.
         """
         offset = {name: kind[1] for name, kind in (self.row_dtype.fields or {}).items()}
-        numbers = math.prod(self.action.shape) * (2 if self.next_action else 1) + self.latent + self.window + 1
-        formats = [("<u8", (2 * self.stack,)), ("<f4", (numbers,)), ("u1", (3 if self.latent else 2,))]
+        numbers = math.prod(self.action.shape) * (1 + self.next_action + self.planned) + self.latent + self.window + 1
+        flags = 2 + bool(self.latent) + self.planned
+        formats = [("<u8", (2 * self.stack,)), ("<f4", (numbers,)), ("u1", (flags,))]
         offsets = [offset["obs"], offset["action"], offset["terminated"]]
         names = ["references", "numbers", "flags"]
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.row_dtype.itemsize})
@@ -220,9 +229,8 @@ class TransitionSpec:
             action = ActionSpec(
                 tuple(int(n) for n in a["shape"]), tuple(float(x) for x in a["low"]), tuple(float(x) for x in a["high"])
             )
-            next_action = bool(data.get("next_action", False))
-            latent = int(data.get("latent", 0))
-            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]), next_action, latent)
+            columns = bool(data.get("next_action", False)), int(data.get("latent", 0)), bool(data.get("planned", False))
+            return cls(obs, action, int(data["window"]), str(data["kind"]), int(data["stack"]), *columns)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SpecError(f"not a transition spec: {type(error).__name__} {str(error)[:200]}") from error
 

@@ -56,8 +56,8 @@ CLIENT = (
     Mutant(
         "episode-goes-on-behind-a-missing-step",
         "actor/session.py",
-        "if self._cut or not self._put(step, obs, action):",
-        "if not self._put(step, obs, action):",
+        "if self._cut or not self._put(step, obs, action, planned):",
+        "if not self._put(step, obs, action, planned):",
         (SESSION,),
     ),
     Mutant(

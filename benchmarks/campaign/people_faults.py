@@ -8,6 +8,7 @@ PEOPLE_TEST = ("tests/unit/actor/test_people.py",)
 TAKEOVER_TEST, SAY_TEST, DEVICES_TEST, CONTROL_TEST, LOOP_TEST = (
     (f"tests/unit/actor/test_{name}.py",) for name in ("takeover", "people_say", "devices", "control", "loop")
 )
+SCRIBE_TEST = ("tests/unit/actor/test_scribe.py",)
 UPLINK_TEST = ("tests/protocol/test_uplink.py",)
 CHANGES_TEST = ("tests/protocol/test_changes.py",)
 TAKEOVER, CONTROL, KEYBOARD, GAMEPAD = (f"actor/{name}.py" for name in ("takeover", "control", "keyboard", "gamepad"))
@@ -51,6 +52,20 @@ PEOPLE = (
         "begins = acts.begins[lane] and not (source == SOURCE_HUMAN and assembler.may_go_on)",
         "begins = acts.begins[lane]",
         PEOPLE_TEST,
+    ),
+    Mutant(
+        "what-was-planned-is-what-was-executed",
+        "actor/assembler.py",
+        'step("decided", ids), 0)\n        if spec.next_action',
+        'step("action", ids), 0)\n        if spec.next_action',
+        PEOPLE_TEST,
+    ),
+    Mutant(
+        "a-plan-that-nobody-made",
+        "actor/assembler.py",
+        "decided is not None and source != SOURCE_DEMO",
+        "True",
+        SCRIBE_TEST,
     ),
     # taking over and giving back
     Mutant(

@@ -57,7 +57,16 @@ def test_while_the_run_is_paused_no_update_is_granted_and_no_simulator_steps(buf
     assert allowance(buffer) > before
 
 
-def test_a_robot_s_people_may_pause_and_resume_and_nothing_else(buffer):
+def test_an_actor_that_joins_a_paused_run_gets_no_step_until_it_goes_on(buffer):
+    observer(buffer)
+    change(buffer, "pause")
+    buffer.actor()
+    assert allowance(buffer) == 0
+    change(buffer, "resume", 1)
+    assert allowance(buffer) > 0
+
+
+def test_the_people_of_a_robot_may_pause_and_resume_and_nothing_else(buffer):
     buffer.actor()
     told = change(buffer, "pause", peer=b"A")
     assert [message.phase for _, message in told[0]] == ["paused"]

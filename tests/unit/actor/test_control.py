@@ -396,6 +396,9 @@ def test_a_verdict_ends_the_running_episode_with_the_step_that_is_under_way(word
     assert scene.control.phase is Phase.IDLE
     scene.period(words=[word])  # of an episode that is over
     assert scene.seen[-1] == Said(word)
+    scene.control.start(scene.now, Start(1, 8, FRESH))
+    scene.period().period(want(0, 0.1, episode=1)).period(want(1, 0.1, episode=1))
+    assert (scene.seen[-1].terminated, scene.seen[-1].outcome) == (False, 0)  # nothing of it is said of the next one
 
 
 def test_a_verdict_on_what_is_stopped_before_its_step_is_whole_is_passed_on():

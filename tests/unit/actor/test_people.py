@@ -118,6 +118,22 @@ def test_after_a_human_the_policy_decides_anew_and_its_old_chunk_is_thrown_away(
     np.testing.assert_allclose(rows[1]["action"][2:, 0], 0.002 + np.arange(2, 4) / 10000, rtol=1e-5)
 
 
+@pytest.mark.parametrize("window", [WindowConfig(planned=True), WindowConfig(chunk=4, planned=True)])
+def test_rows_hold_what_the_policy_wanted_too_where_they_are_to(window):
+    pool, _ = collected(window, lengths=(12,), steps=12)
+    rows = pool.gather(np.arange(pool.tail, pool.head)).rows
+    assert (rows["has_planned"] == 1).all()
+    if window.chunk == 1:
+        np.testing.assert_allclose(rows["planned"][:, 0], (rows["t"] + 1) / 1000, rtol=1e-5)  # asked in each step
+        differ = {int(row["t"]) for row in rows if (row["planned"] != row["action"]).any()}
+        assert differ == set(AT)
+    else:
+        first = {0: 0.001, 4: 0.002, 6: 0.004, 10: 0.005}  # the decision that each row began with
+        for row in rows:
+            np.testing.assert_allclose(row["planned"][:, 1], first[int(row["t"])] + np.arange(4) / 10000, rtol=1e-5)
+    assert pool.check_valid() == (True, "")
+
+
 def test_what_is_no_action_of_this_robot_ends_the_episode_as_a_crash_and_is_named(caplog):
     with pytest.raises(EnvError, match=r"intervene_action.*shape \(3,\).*2 numbers"):
         collected(people={"shape": (3,)}, max_restarts=1)

@@ -11,7 +11,7 @@ from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import ManualClock
 from headrace.common.errors import OutboxFull
-from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, TransitionSpec
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_HUMAN, TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, parse_block, parse_label
 
@@ -195,3 +195,19 @@ def test_of_an_episode_that_is_larger_than_the_outbox_nothing_is_kept():
     loop.send()
     assert loop.rows == [(1, 0), (1, 1)]
     assert loop.uplink.counts.dropped == 61
+
+
+def test_what_the_policy_wanted_is_kept_where_it_was_told():
+    spec, clock = TransitionSpec.like({"stamp": np.zeros(2, np.float32)}, [-1], [1], planned=True), ManualClock()
+    uplink, handover = Uplink(spec, Outbox(Memory(1 << 20)), 1, clock), Handover(spec)
+    uplink.welcomed(m.Welcome(7, 5.0, 0.5, 1 << 20, 100, 1 << 30))
+    scribe = Scribe(spec, handover, uplink, ActorConfig(robot=True), clock)
+    see = {"stamp": np.zeros(2, np.float32)}
+    handover.put(None, see)
+    steps = [(Step(0.0, False, False, source=SOURCE_HUMAN, decided=True), 0.5), (Step(0.0, True, False), None)]
+    for step, planned in steps:
+        handover.put(step, see, [0.25], None if planned is None else [planned])
+    scribe.round(force=True)
+    heads = [(decode(parts[0]), parts[1:]) for parts in uplink.outgoing(1 << 20)]
+    rows = np.concatenate([parse_block(head, frames, spec).rows for head, frames in heads if isinstance(head, m.BlockHead)])
+    assert rows[["planned", "has_planned", "source"]].tolist() == [([0.5], 1, [SOURCE_HUMAN]), ([0.0], 0, [0])]

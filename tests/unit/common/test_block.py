@@ -8,7 +8,7 @@ from headrace.common.block import Block
 from headrace.common.errors import BlockRefused
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 
-SPEC = replace(lane_spec(stack=2, window=3, image=2), next_action=True, latent=2)
+SPEC = replace(lane_spec(stack=2, window=3, image=2), next_action=True, latent=2, planned=True)
 
 
 def block():
@@ -44,6 +44,8 @@ def test_honest_blocks_pass(spec):
         ("next_action", np.inf, "non-finite"),
         ("latent", np.nan, "non-finite"),
         ("has_latent", 2, "flag"),
+        ("planned", np.nan, "non-finite"),
+        ("has_planned", 2, "flag"),
         ("rewards", -np.inf, "non-finite"),
         ("action_age", np.inf, "non-finite"),
     ],

@@ -23,7 +23,7 @@ def test_policy_and_spec_come_back():
     assert parse_spec(FILES["spec.json"]) == SPEC
 
 
-@pytest.mark.parametrize(("field", "value", "size"), [("next_action", True, 8), ("latent", 3, 13)])
+@pytest.mark.parametrize(("field", "value", "size"), [("next_action", True, 8), ("latent", 3, 13), ("planned", True, 9)])
 def test_a_spec_without_a_column_is_what_it_was_before_there_was_one(field, value, size):
     longer = replace(SPEC, **{field: value})
     assert field not in SPEC.to_dict()
