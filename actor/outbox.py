@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headrace.actor.label_box import LabelBox
 from headrace.actor.store import Item, Store, StreamName
 from headrace.common.block import Block
 from headrace.common.errors import BlockRefused, OutboxFull, WireError
@@ -39,6 +40,7 @@ class Outbox:
             until an acknowledgement shows that it had arrived.
         damaged: env steps that the store could not give back.
         next_episode: number of the first episode of this process; the stream has none of its own yet from there on.
+        labels: what was said about its rows late, until that is answered.
 
     Args:
         store: where blocks lie.
@@ -47,6 +49,7 @@ class Outbox:
 
     def __init__(self, store: Store, when_full: str = "block") -> None:
         self._store, self._when_full = store, when_full
+        self.labels = LabelBox(store.labels)
         left = store.recovered()
         items, self.next_episode = left.items, left.next_episode
         self._next_seq = self._new_from = left.next_seq  # of the next row that is added; rows before are an earlier process's
@@ -258,7 +261,7 @@ class Outbox:
         self.nbytes -= item.nbytes
         self.steps -= item.steps
         oldest = (self._items or self._waiting or [None])[0]
-        self._store.free(None if oldest is None else oldest.places[0])
+        self._store.free(item.places[-1], None if oldest is None else oldest.places[0])
 
     def __len__(self) -> int:
         return len(self._items) + len(self._waiting)

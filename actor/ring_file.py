@@ -143,9 +143,10 @@ class RingFile:
         found = self._record(place.position, place.end)
         return None if found is None or found[0] != place else found[1]
 
-    def free(self, oldest: Place | None) -> None:
-        """Give up what is older than ``oldest``; everything where that is none."""
-        self._tail = self._head if oldest is None else oldest.position
+    def free(self, position: int) -> None:
+        """Give up what lies before ``position``, a record's own or the end of one. What lies behind it stays, whoever appends
+        meanwhile."""
+        self._tail = position
 
     def save(self) -> None:
         """Put ``note``, and where the oldest record lies, on disk. It happens by itself before space is used again.

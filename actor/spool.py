@@ -1,4 +1,4 @@
-"""The spool: blocks that wait for the buffer lie in a file on the robot's disk, and outlive their process."""
+"""The spool: blocks that wait for the buffer, and labels, lie in files on the robot's disk, and outlive their process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.actor.config import ActorConfig
+from headrace.actor.label_box import LABEL_BYTES, MOST_LABELS
+from headrace.actor.label_file import LabelFile
 from headrace.actor.outbox import Outbox
 from headrace.actor.ring_file import MAX_RECORD_BYTES, Place, RingFile
 from headrace.actor.store import Item, Memory, Recovered, StreamName
 from headrace.common.block import Block
 from headrace.common.errors import ConfigError, SpecError, SpoolError, WireError
+from headrace.common.label import ANY_EPISODE
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.codec import block_parts, decode, parse_block
 from headrace.common.wire.messages import BlockHead
@@ -24,6 +27,7 @@ LOG = logging.getLogger(__name__)
 MAX_NAMED = 8  # differences in one text
 _LENGTH = struct.Struct("<I")  # of a record's first part
 _HEAD_BYTES = 256  # more than that part ever takes
+_LABELS_SIZE = LABEL_BYTES + 256 * MOST_LABELS  # so that the box is full before its file is
 
 
 def open_outbox(config: ActorConfig, identity: str, spec: TransitionSpec) -> Outbox:
@@ -41,10 +45,13 @@ def open_outbox(config: ActorConfig, identity: str, spec: TransitionSpec) -> Out
 class Spool:
     """A store of :class:`Outbox` in a ring file. A block is on disk before it counts as taken.
 
+    Attributes:
+        labels: those about its rows, in a file of their own.
+
     Args:
-        directory: where the file ``<actor>.spool`` is, or is made.
+        directory: where the files ``<actor>.spool`` and ``<actor>.labels`` are, or are made.
         identity: the actor's name.
-        size: most bytes of the file; of one that holds rows the size stays as it is.
+        size: most bytes of the first; of one that holds rows the size stays as it is.
         spec: of the rows.
     """
 
@@ -58,9 +65,14 @@ class Spool:
         self._file = RingFile(path)
         try:
             self._check_spec()
-            self._recovered = self._recover()
-            if self._file.text != text or self._file.size != size:
-                self._remake(size, text)
+            self.labels = LabelFile(path.with_suffix(".labels"), _LABELS_SIZE, spec)
+            try:
+                self._recovered = self._recover()
+                if self._file.text != text or self._file.size != size:
+                    self._remake(size, text)
+            except BaseException:
+                self.labels.close()
+                raise
         except BaseException:
             self._file.close()
             raise
@@ -126,13 +138,16 @@ class Spool:
             return None
         return found[1]
 
-    def free(self, oldest: Place | None) -> None:
+    def free(self, gone: Place, oldest: Place | None) -> None:
         """Its space may be used again."""
-        self._file.free(oldest)
+        self._file.free(gone.end if oldest is None else oldest.position)
 
     def close(self) -> None:
-        """Let the next process have the file."""
-        self._file.close()
+        """Let the next process have the files."""
+        try:
+            self._file.close()
+        finally:
+            self.labels.close()
 
     def _recover(self) -> Recovered:
         note = _parse_note(self._file)
@@ -150,6 +165,10 @@ class Spool:
             steps = self._spec.fresh_steps(block.rows)
             episodes = int(rows[0]), int(rows[-1])
             items.append(Item(first, first + block.n_rows - 1, steps, block.nbytes, episodes, (place,)))
+        for label, _ in self.labels.left:  # the numbers that they name are given, whatever became of those rows
+            self._next_seq = max(self._next_seq, label.last + 1)
+            if label.episode != ANY_EPISODE:
+                self._next_episode = max(self._next_episode, label.episode + 1)
         # Rows that are missing where records lie side by side were dropped.
         gaps = [(a, b) for a, b in itertools.pairwise(items) if b.places[0].position != a.places[0].end]
         damaged = sum(b.first - a.last - 1 for a, b in gaps)

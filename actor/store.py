@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headrace.actor.label_file import LabelFile
 from headrace.common.block import Block
 
 
@@ -69,6 +70,11 @@ class Store(Protocol):
         """Whether what waits outlives the process."""
         ...
 
+    @property
+    def labels(self) -> LabelFile | None:
+        """Where labels about its rows lie; none: in memory."""
+        ...
+
     def recovered(self) -> Recovered:
         """What was there when it was opened."""
         ...
@@ -85,8 +91,9 @@ class Store(Protocol):
         """The block that was put there; none when it was damaged since."""
         ...
 
-    def free(self, oldest: Any) -> None:
-        """Forget all that was put before ``oldest``, a place; everything where that is none."""
+    def free(self, gone: Any, oldest: Any) -> None:
+        """Forget all that was put before ``oldest``, the place of what waits longest; where nothing waits that is none, and all
+        up to ``gone``, a place, is forgotten. What was put and is still to be added is not."""
         ...
 
     @property
@@ -113,6 +120,7 @@ class Memory:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.name, self.outlives = StreamName(), False
+        self.labels: LabelFile | None = None
 
     def recovered(self) -> Recovered:
         """Nothing."""
@@ -130,7 +138,7 @@ class Memory:
         """The block."""
         return place
 
-    def free(self, oldest: Block | None) -> None:
+    def free(self, gone: Block, oldest: Block | None) -> None:
         """Nothing is to do."""
 
     def rename(self, name: StreamName) -> None:

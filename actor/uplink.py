@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.actor.byte_rate import ByteRate
-from headrace.actor.label_box import LabelBox
 from headrace.actor.outbox import Outbox
 from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
@@ -90,7 +89,7 @@ class Uplink:
         self._spec, self._clock = spec, clock or MonotonicClock()
         self._outbox, self._inherited = outbox, outbox.steps + outbox.damaged
         self._rate = ByteRate(drain_bytes_per_s, self._clock.now())
-        self._labels = LabelBox()
+        self._labels = outbox.labels
         self._part_bytes = part_bytes
         self._fetch = WeightFetch(part_bytes)
         self._changed = threading.Condition()
@@ -103,7 +102,8 @@ class Uplink:
         self._stop: m.Stop | None = None
         self._words: list[str] = []
         self.paused = False
-        self.refused_weights = self.refused_labels = self.dropped_labels = self._declined = 0
+        self.refused_weights = self.refused_labels = self._declined = 0
+        self.dropped_labels = self._labels.damaged
         self._told = Throttle()
         self._policy = ""  # what all weights of a session describe
         self.missed = 0  # env steps that did not even become rows, for want of room
@@ -136,17 +136,21 @@ class Uplink:
     def label(self, label: Label) -> bool:
         """Say something about rows of this uplink's stream that were offered, whatever stream ``label`` names.
 
-        It is sent behind its rows, and again in each session until the buffer has answered. False, and counted, when too many
-        labels wait.
+        It is sent behind its rows, and again in each session until the buffer has answered; where what waits outlives the
+        process, in its successors' too. False, and counted, when too many labels wait.
 
         Raises:
             LabelRefused: no row could take it.
         """
         label.check(self._spec)
         with self._changed:
-            taken = self._labels.add(label)
-            self.dropped_labels += not taken
-            return taken
+            if not self._labels.has_room(label):
+                self.dropped_labels += 1
+                return False
+        place = self._labels.keep(label)  # a disk takes time, and nobody is to wait for it
+        with self._changed:
+            self._labels.add(label, place)
+        return True
 
     def executed(self, steps: int) -> None:
         """``steps`` more env steps were executed."""
@@ -302,10 +306,12 @@ class Uplink:
 
     def _next_parts(self, room: int) -> Parts:
         """The next label or block; empty when there is none."""
-        label = self._labels.next_unsent(self._outbox.sent_through)
-        if label is not None:
+        while (label := self._labels.next_unsent(self._outbox.sent_through)) is not None:
             first, last = (self._outbox.on_wire(seq) for seq in (label[1].first, label[1].last))
-            return label_parts(label[0], replace(label[1], stream=self._outbox.stream, first=first, last=last))
+            if last >= 1:
+                return label_parts(label[0], replace(label[1], stream=self._outbox.stream, first=max(first, 1), last=last))
+            self._labels.answered(label[0])  # its rows went into another pool, or their numbers were lost
+            self.dropped_labels += 1
         if not self._rate.is_open(self._clock.now()):
             return []
         item = self._outbox.next_unsent(min(room, self._part_bytes))

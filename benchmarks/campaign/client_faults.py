@@ -1,4 +1,4 @@
-"""Planted faults of the robot's client: handover, scribe, session, outbox, spool and its file."""
+"""Planted faults of the robot's client: handover, scribe, session, outbox, labels, spool and its file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 UNIT = "tests/unit/actor"
 HANDOVER, SCRIBE, SESSION = f"{UNIT}/test_handover.py", f"{UNIT}/test_scribe.py", f"{UNIT}/test_session.py"
+LABELS = f"{UNIT}/test_label_box.py"
 RING, SPOOL = f"{UNIT}/test_ring_file.py", f"{UNIT}/test_spool.py"
 HELLO_TO_GOODBYE = "tests/system/test_session.py::test_a_session_from_hello_to_goodbye_leaves_nothing_behind"
 
@@ -107,6 +108,49 @@ CLIENT = (
         (SPOOL,),
     ),
     Mutant("rate-not-held", "actor/byte_rate.py", "return self._balance >= 0", "return True", (SPOOL,)),
+    Mutant(
+        "answer-frees-what-is-kept-and-not-added-yet",
+        "actor/spool.py",
+        "self._file.free(gone.end if oldest is None else oldest.position)",
+        "self._file.free(self._file._head if oldest is None else oldest.position)",
+        (SPOOL,),
+    ),
+    # labels
+    Mutant(
+        "labels-end-with-their-process",
+        "actor/label_box.py",
+        "left = file.left if file is not None else []",
+        "left = []",
+        (LABELS, SPOOL),
+    ),
+    Mutant(
+        "answered-labels-stay-in-their-file",
+        "actor/label_file.py",
+        "            self._ring.save()\n",
+        "            pass\n",
+        (LABELS,),
+    ),
+    Mutant(
+        "labels-about-another-pools-rows",
+        "actor/uplink.py",
+        "            if last >= 1:\n",
+        "            if True:\n",
+        (SPOOL,),
+    ),
+    Mutant(
+        "numbers-of-labels-given-out-again",
+        "actor/spool.py",
+        "            self._next_seq = max(self._next_seq, label.last + 1)\n",
+        "",
+        (SPOOL,),
+    ),
+    Mutant(
+        "labels-from-a-damaged-file-not-counted",
+        "actor/label_file.py",
+        "        self.damaged += sum(b.position != a.end for a, b in itertools.pairwise(places))\n",
+        "",
+        (LABELS,),
+    ),
     # the file
     Mutant("stream-not-on-disk-before-it-is-used", "actor/spool.py", "        self._file.save()\n", "", (SPOOL,)),
     Mutant("damaged-rows-not-counted", "actor/spool.py", "sum(b.first - a.last - 1 for a, b in gaps)", "0", (SPOOL,)),

@@ -69,7 +69,7 @@ WIRE = (
     Mutant(
         "label-overtakes-its-rows",
         "actor/label_box.py",
-        "if self._unsent == len(self._items) or self._items[self._unsent][1].last > sent_through:",
+        "if self._unsent == len(self._items) or self._items[self._unsent].label.last > sent_through:",
         "if self._unsent == len(self._items):",
         (LABEL_BOX, UPLINK),
     ),
@@ -77,7 +77,7 @@ WIRE = (
     Mutant(
         "label-of-whatever-stream",
         "actor/uplink.py",
-        "label_parts(label[0], replace(label[1], stream=self._outbox.stream, first=first, last=last))",
+        "label_parts(label[0], replace(label[1], stream=self._outbox.stream, first=max(first, 1), last=last))",
         "label_parts(label[0], label[1])",
         (UPLINK,),
     ),

@@ -175,6 +175,23 @@ def test_a_killed_robot_finds_its_spool_again_and_each_row_arrives_once(tmp_path
         assert len(rows) >= cut + 500 + 70
 
 
+def test_what_was_said_of_episodes_outlives_a_kill_and_reaches_their_rows(tmp_path):
+    with roles(tmp_path, CONFIG) as run:
+        robot(run, "100000", "0")  # each second episode is a success, and nobody hears of it
+        wait_logged(run, 42 * LENGTH)
+        run.kill("arm-0")
+        whole = logged(run) // LENGTH - 4  # what was said last may not be on disk
+        run.buffer()
+        robot(run, "100000", "60")
+        done = (whole + 8) * LENGTH
+        run.wait(lambda s: s["env_steps"] > done and s["actors"][0]["waiting_labels"] == 0, 60, watch=("arm-0",))
+        run.kill("arm-0")
+        run.stop()
+        rows, _ = pool_rows(run)
+        assert {row["outcome"] for row in rows if row["episode"] < whole and row["episode"] % 2} == {1}
+        assert {row["outcome"] for row in rows if row["episode"] < whole and not row["episode"] % 2} == {0}
+
+
 def test_without_any_buffer_a_robot_begins_and_ends_and_its_rows_wait(tmp_path):
     with roles(tmp_path, CONFIG) as run:
         robot(run, "70", "0")

@@ -63,7 +63,7 @@ def test_it_holds_what_was_put_and_not_freed_whatever_happens_to_its_owner(tmp_p
                 assert held
         elif op[0] == "free" and held:
             freed.append(held.pop(0)[1])
-            file.free(held[0][0] if held else None)
+            file.free(held[0][0].position if held else file._head)
         elif op[0] == "save":
             file.note = str(n).encode()
             file.save()
@@ -90,13 +90,13 @@ def test_a_record_that_is_cut_at_any_byte_is_the_only_one_that_is_lost(tmp_path,
     for n in range(6 + laps * 10):
         while file.free_bytes < 120:
             kept.pop(0)
-            file.free(kept[0][0])
+            file.free(kept[0][0].position)
         kept.append((file.append([body(n, 90 + n)]), body(n, 90 + n)))
     file.save()
     before = path.read_bytes()
     place = file.append([body(77, 60)]) if file.free_bytes >= 60 else None
     if place is None:
-        file.free(kept.pop(0) and kept[0][0])
+        file.free((kept.pop(0) and kept[0][0]).position)
         file.save()
         before = path.read_bytes()
         place = file.append([body(77, 60)])
@@ -145,7 +145,7 @@ def test_a_flipped_bit_loses_one_record_at_most_and_gives_no_wrong_one(tmp_path,
     for n, (length, saved) in enumerate(steps):
         while file.free_bytes < length:
             kept.pop(0)
-            file.free(kept[0][0] if kept else None)
+            file.free(kept[0][0].position if kept else file._head)
         kept.append((file.append([body(n, length)]), body(n, length)))
         if saved:
             file.save()
@@ -186,12 +186,12 @@ def test_space_is_not_used_again_before_the_cursor_that_frees_it_is_on_disk(tmp_
     for n in range(100):
         if file.free_bytes < 100:
             held = held[-2:]
-            file.free(held[0][0])
+            file.free(held[0][0].position)
         held.append((file.append([body(n, 100)]), body(n, 100)))
         forsake(file)
         file, found = reopen(path)
         assert found[-len(held) :] == [data for _, data in held]
-        file.free(held[0][0])
+        file.free(held[0][0].position)
     file.close()
 
 
@@ -207,7 +207,7 @@ while True:
     data = n.to_bytes(8, "little") * 64
     while file.free_bytes < len(data):
         held.pop(0)
-        file.free(held[0])
+        file.free(held[0].position)
     held.append(file.append([data]))
     print(n, flush=True)
     n += 1

@@ -16,7 +16,8 @@ from headrace.common.block import Block
 from headrace.common.clock import ManualClock
 from headrace.common.config import load
 from headrace.common.errors import ConfigError, OutboxFull, SpecError, SpoolError
-from headrace.common.specs import TransitionSpec
+from headrace.common.label import Kind, Label
+from headrace.common.specs import OUTCOME_SUCCESS, TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, parse_block
 
@@ -41,6 +42,7 @@ def spooled(directory, **options):
 def forsake(box):
     """What SIGKILL does to its owner."""
     box._store._file._disown()
+    box._store.labels._ring._disown()
 
 
 class Robot:
@@ -71,6 +73,14 @@ class Robot:
                 rows = zip(got.rows["episode"].tolist(), got.rows["t"].tolist(), strict=True)
                 out += [(head.stream, head.seq + i, *row) for i, row in enumerate(rows)]
         return out
+
+    def say(self, episode, first, last):
+        assert self.uplink.label(Label(Kind.OUTCOME, 0, first, last, OUTCOME_SUCCESS, episode=episode))
+
+    def labelled(self):
+        """(number, stream, first, last, episode) of each label that leaves; rows that leave meanwhile are not told."""
+        heads = [decode(parts[0]) for parts in self.uplink.outgoing(1 << 30)]
+        return [(h.number, h.stream, h.first, h.last, h.episode) for h in heads if isinstance(h, m.LabelHead)]
 
     def balance(self):
         counts = self.uplink.counts
@@ -165,6 +175,85 @@ def test_damaged_rows_are_counted_and_those_behind_them_arrive(tmp_path):
     second.welcome(6)
     assert [row[1] for row in second.sent()] == [1, 2, 5, 6]
     assert (second.balance().damaged, second.balance().executed) == (2, 6)
+
+
+def test_labels_outlive_their_process_and_follow_their_rows(tmp_path):
+    first = Robot(spooled(tmp_path))
+    first.welcome(5)
+    first.offer((0, 0), (1, 0))
+    first.sent()
+    first.uplink.received(m.Ack(5, 2), [])
+    first.say(0, 1, 2)
+    first.say(1, 3, 4)
+    assert [label[0] for label in first.labelled()] == [1, 2]
+    first.offer((2, 0))
+    first.say(2, 5, 6)
+    forsake(first.outbox)
+    second = Robot(spooled(tmp_path))
+    second.welcome(9, s5=2)
+    assert second.uplink.unacknowledged == 2 + 3
+    out = [decode(parts[0]) for parts in second.uplink.outgoing(1 << 30)]
+    assert [(type(head).__name__, head.seq if isinstance(head, m.BlockHead) else head.last) for head in out] == [
+        ("LabelHead", 2),  # its rows are in the pool
+        ("BlockHead", 3),
+        ("LabelHead", 4),
+        ("BlockHead", 5),
+        ("LabelHead", 6),
+    ]
+    for number in (1, 2, 3):
+        second.uplink.received(m.Labelled(number, 2), [])
+    second.uplink.received(m.Ack(5, 6), [])
+    assert second.uplink.unacknowledged == 0
+    second.uplink.close()
+    third = Robot(spooled(tmp_path))
+    third.welcome(11, s5=6)
+    assert third.labelled() == []
+
+
+def test_labels_of_rows_that_went_into_another_pool_are_given_up_and_counted(tmp_path):
+    first = Robot(spooled(tmp_path))
+    first.welcome(5, pool="old")
+    first.offer((0, 0), (1, 0), (1, 2))
+    first.sent()
+    first.uplink.received(m.Ack(5, 4), [])
+    first.say(0, 1, 2)
+    first.say(1, 3, 6)  # half of its rows are still here
+    first.uplink.close()
+    second = Robot(spooled(tmp_path))
+    second.welcome(2, pool="new")
+    assert second.labelled() == [(2, 2, 1, 2, 1)]
+    assert second.uplink.pulse().report["dropped_labels"] == 1
+
+
+def test_numbers_that_labels_name_are_not_given_out_again(tmp_path):
+    first = Robot(spooled(tmp_path))
+    first.welcome(5, pool="p")
+    first.offer((0, 0), (4, 0))
+    first.sent()
+    first.uplink.received(m.Ack(5, 4), [])
+    first.say(4, 3, 4)
+    first.uplink.close()
+    next(tmp_path.glob("*.spool")).unlink()  # somebody moved it away, to begin anew
+    second = Robot(spooled(tmp_path))
+    assert second.uplink.next_episode == 5
+    second.offer((5, 0))
+    second.welcome(6, pool="p", s5=4)
+    assert second.sent() == [(6, 1, 5, 0), (6, 2, 5, 1)]
+    assert second.labelled() == []  # nothing is said of rows that it is not about
+
+
+def test_a_block_that_is_kept_while_the_last_acknowledgement_comes_is_not_forgotten(tmp_path):
+    robot = Robot(spooled(tmp_path))
+    robot.welcome(5)
+    robot.offer((0, 0))
+    robot.sent()
+    item = robot.outbox.keep(block(0, 2), 2)
+    robot.uplink.received(m.Ack(5, 2), [])
+    robot.outbox.add(item)
+    robot.uplink.close()
+    again = Robot(spooled(tmp_path))
+    again.welcome(6, s5=2)
+    assert again.sent() == [(5, 3, 0, 2), (5, 4, 0, 3)]
 
 
 def full(directory, when_full, **options):
