@@ -236,9 +236,10 @@ def test_numbers_that_labels_name_are_not_given_out_again(tmp_path):
     next(tmp_path.glob("*.spool")).unlink()  # somebody moved it away, to begin anew
     second = Robot(spooled(tmp_path))
     assert second.uplink.next_episode == 5
-    second.offer((5, 0))
+    second.offer((5, 0), (5, 2))
     second.welcome(6, pool="p", s5=4)
-    assert second.sent() == [(6, 1, 5, 0), (6, 2, 5, 1)]
+    assert [row[:2] for row in second.sent()] == [(6, 1), (6, 2), (6, 3), (6, 4)]
+    second.outbox.labels.rewind()
     assert second.labelled() == []  # nothing is said of rows that it is not about
 
 
