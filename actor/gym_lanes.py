@@ -116,6 +116,17 @@ class GymLanes:
         """Pictures a second that the env declares, 30 when it does not."""
         return int(self._venv.metadata.get("render_fps", 30))
 
+    @property
+    def bare(self) -> Any:
+        """The env of lane 0 without wrappers, for scripts that see all of it; lanes are sync.
+
+        Raises:
+            EnvError: lanes have processes of their own, or are those of a factory's VectorEnv.
+        """
+        if not isinstance(self._venv, SyncVectorEnv):
+            raise EnvError(f"env.id: {self._config.id!r} plays in a {type(self._venv).__name__}, into which nobody sees")
+        return self._venv.envs[0].unwrapped
+
     def get_state(self) -> dict[str, Any]:
         """The turn that each lane's next :meth:`reset` begins, and the restart counter."""
         return {"turns": (self._turn + ~self._fresh).tolist(), "restarts": self.restarts}

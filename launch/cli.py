@@ -1,5 +1,5 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|pause|
-resume|label|set|keys|doctor``."""
+"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|
+record|pause|resume|label|set|keys|doctor``."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ LIGHT = (
     "pool",
     "chaos",
     "dry-run",
+    "record",
     "pause",
     "resume",
     "label",
@@ -228,6 +229,7 @@ def _add_tools(commands: Any) -> None:
     _add_pool(commands)
     _add_chaos(commands)
     _add_dry_run(commands)
+    _add_record(commands)
     add_people(commands, _add)
     add_keys(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
@@ -244,6 +246,25 @@ def _add_chaos(commands: Any) -> None:
     )
     chaos.add_argument("--judge", type=Path, metavar="DIR", help="only judge the histories of an earlier one again (path)")
     chaos.add_argument("--json", action="store_true", help="end with one JSON object")
+
+
+def _add_record(commands: Any) -> None:
+    record = _add(
+        commands, "record", _record, "Record demonstrations of a config's env or robot, by a script or by people.", keys=True
+    )
+    record.add_argument("config", type=Path, metavar="CONFIG", help="YAML file (path)")
+    record.add_argument("out", type=Path, metavar="POOL", help="directory of a pool; one that is there takes more (path)")
+    record.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes that are kept (count)")
+    record.add_argument(
+        "--by",
+        default="",
+        metavar="MODULE:FUNCTION",
+        help="of (env, rng), gives the next action; without it people drive: a robot by robot.teleop.device, an env by its own",
+    )
+    record.add_argument(
+        "--keep", choices=("success", "known", "all"), default="success", help="which episodes; known: success or failure"
+    )
+    record.add_argument("--tasks", nargs="+", default=(), metavar="TEXT", help="what tasks 0, 1, ... are, in words")
 
 
 def _add_dry_run(commands: Any) -> None:
@@ -447,6 +468,13 @@ def _chaos(args: argparse.Namespace, overrides: list[str]) -> int:
     if args.judge:
         return judge_again(args.judge, as_json=args.json)
     return chaos_command(args.minutes, args.seed, args.only, args.dir, as_json=args.json)
+
+
+def _record(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.record_command import record_command
+
+    asked = {"episodes": args.episodes, "by": args.by, "keep": args.keep, "tasks": args.tasks}
+    return record_command(args.config, overrides, args.out, **asked)
 
 
 def _dry_run(args: argparse.Namespace, overrides: list[str]) -> int:

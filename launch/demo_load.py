@@ -203,6 +203,10 @@ class DemoWriter:
         self._outcomes: dict[int, int] = {}
         self._last: dict[str, np.ndarray] | None = None
 
+    def move(self, pool: SACReplayPool) -> None:
+        """Go on in ``pool``, which holds what was inserted."""
+        self._pool = pool
+
     def add(self, steps: Steps) -> None:
         """Append the steps of one episode that follow those of the last call, or begin a new one."""
         if steps.first:

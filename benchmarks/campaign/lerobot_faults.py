@@ -1,10 +1,12 @@
-"""Planted faults of LeRobotDatasets: what is read, what is kept beside the rows, what is given away."""
+"""Planted faults of demonstrations: LeRobotDatasets, what is kept beside rows, what is recorded and what is given away."""
 
 from __future__ import annotations
 
 from campaign.planting import Mutant
 
 READ, WRITE = ("tests/unit/launch/test_demo_lerobot.py",), ("tests/unit/launch/test_lerobot_export.py",)
+RECORDED = ("tests/unit/launch/test_recording.py",)
+RECORDING = "launch/recording.py"
 READER, EXPORT, TRAILS = "launch/demo_lerobot.py", "launch/lerobot_export.py", "buffer/trails.py"
 
 LEROBOT = (
@@ -22,11 +24,25 @@ LEROBOT = (
     Mutant("rows-of-two-rates", "buffer/about.py", "self.fps != other.fps", "False", READ),
     Mutant("a-last-step-is-forgotten", "launch/demo_load.py", "found.lasts[found.episodes - 1] = left_out", "pass", WRITE),
     Mutant("exports-say-nothing-of-their-rows", "buffer/transfer.py", "about.write(place, said)", "pass", WRITE),
+    # what is recorded
+    Mutant("episodes-of-any-end-are-kept", RECORDING, "take.judged == OUTCOME_SUCCESS", "True", RECORDED),
+    Mutant("a-discarded-episode-is-kept", RECORDING, ' and take.said != "discard"', "", RECORDED),
+    Mutant(
+        "what-was-asked-for-is-recorded", RECORDING, "action if step.executed is None else step.executed[0]", "action", RECORDED
+    ),
+    Mutant("a-broken-episode-goes-on", RECORDING, "if take is not None and step.crashed[0]:", "if False:", RECORDED),
+    Mutant("a-full-pool-of-demonstrations-evicts", RECORDING, "> capacity:", "< 0:", RECORDED),
+    Mutant(
+        "a-second-recording-plays-the-same",
+        "launch/record_command.py",
+        "session = Shelf.sessions(out)",
+        "session = 0",
+        RECORDED,
+    ),
     # what is given away
     Mutant("a-window-ends-with-its-step", TRAILS, 'alone & (rows["terminated"] != 0)', 'rows["terminated"] != 0', WRITE),
     Mutant("oldest-frame-of-a-stack", TRAILS, "(slice(None), -1)", "(slice(None), 0)", WRITE),
     Mutant("a-gap-is-no-end", TRAILS, " & (key[1:, 3] == key[:-1, 3] + 1)", "", WRITE),
-    Mutant("two-actors-are-one", TRAILS, "(key[1:, :3] == key[:-1, :3])", "(key[1:, 1:3] == key[:-1, 1:3])", WRITE),
     Mutant("videos-are-not-compared", EXPORT, "if far.max() > MAX_ERROR:", "if False:", WRITE),
     Mutant("every-last-frame-is-a-success", EXPORT, "ends and trail.outcome == OUTCOME_SUCCESS", "ends", WRITE),
     Mutant("videos-of-all-episodes-begin-at-once", "launch/lerobot_writer.py", "video.frames / self._fps", "0.0", WRITE),

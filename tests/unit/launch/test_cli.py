@@ -73,6 +73,7 @@ MANUAL = [
     "pool",
     "chaos",
     "dry-run",
+    "record",
     "pause",
     "resume",
     "label",
@@ -145,6 +146,7 @@ COMMANDS = [
     "import",
     "chaos",
     "dry_run",
+    "record",
     "doctor",
 ]
 

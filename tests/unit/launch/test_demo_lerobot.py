@@ -165,6 +165,7 @@ def other(columns):
         (lambda columns: columns.pop("task_index"), "task_index: missing"),
         (lambda columns: columns.update(task_index=pa.array([7] * LENGTH)), "task_index 7 of episode 0 is none of"),
         (lambda columns: columns.update(frame_index=pa.array(range(1, 13))), "are not the 12 frames of episode 0"),
+        (lambda columns: columns.update(episode_index=pa.array([1] * LENGTH)), "are not the 12 frames of episode 0"),
         (
             lambda columns: columns.update(timestamp=pa.array(np.arange(12, dtype="f4"))),
             "timestamp 1.0 of frame 1 of episode 0",
