@@ -1,8 +1,12 @@
-"""The shelf: the newest weight set, kept in a file of the pool directory and served in byte ranges."""
+"""The shelf: the newest weight set, kept in files of the pool directory and served in byte ranges.
+
+Two files are written in turn, each over what it held, so that a kill leaves one whole set at least: the newest that anybody
+was served, since a set is served once it is written. Their room is taken with the first set, so a full disk does not stop
+them: actors that come after the next start of the buffer have no older weights than those before.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from pathlib import Path
@@ -11,7 +15,9 @@ from headrace.common.errors import WireError, describe_os_error
 from headrace.common.specs import differences
 from headrace.common.weights import NO_VERSION, Version, WeightSet
 
-NAME = "shelf.hrw"
+NAMES = ("shelf-0.hrw", "shelf-1.hrw")
+_LENGTH = 8  # bytes in front of a set, which say how long it is; the rest of the file is room
+_SPARE = 1 << 12  # bytes by which a set may grow: its version has digits
 LOG = logging.getLogger(__name__)
 
 
@@ -19,23 +25,27 @@ class Shelf:
     """Holds one packed weight set; a newer one replaces it whole.
 
     Args:
-        directory: where the file lives.
+        directory: where the files live.
 
     Attributes:
-        not_written: why the file does not hold what is served; empty when it does.
+        not_written: why the files do not hold what is served; empty when they do.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / NAME
+        self._paths = [directory / name for name in NAMES]
+        self._turn = 0  # which file is written next
         self.version = NO_VERSION
         self.not_written = ""
         self._blob = b""
         self._weights: WeightSet | None = None
-        if self._path.exists():
+        for turn, path in enumerate(self._paths):
             try:
-                self._hold(self._path.read_bytes())
-            except WireError as error:  # it is not synced, so a power cut may tear it
-                LOG.warning("%s is passed over (%s); the learner publishes again", self._path, error)
+                blob = _read(path)
+                if blob is not None and WeightSet.unpack(blob).version.order > self.version.order:
+                    self._hold(blob)
+                    self._turn = 1 - turn
+            except WireError as error:  # a kill may cut the older one, and, as they are not synced, a power cut both
+                LOG.warning("%s is passed over (%s); the learner publishes again", path, error)
 
     @property
     def nbytes(self) -> int:
@@ -71,17 +81,17 @@ class Shelf:
             self._write(self._blob)
 
     def _write(self, blob: bytes) -> None:
-        """Actors need the newest weights now; the file is for the next buffer, so it may come later."""
-        temporary = self._path.with_suffix(".tmp")
+        """Where the disk refuses all the same, actors have the newest weights now, and the next buffer may have older ones."""
         try:
-            temporary.write_bytes(blob)
-            os.replace(temporary, self._path)
+            for path in self._paths:
+                _reserve(path, _LENGTH + len(blob))
+            with open(self._paths[self._turn], "r+b") as file:
+                file.write(len(blob).to_bytes(_LENGTH, "little"))
+                file.write(blob)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             self.not_written = describe_os_error(error)
         else:
-            self.not_written = ""
+            self._turn, self.not_written = 1 - self._turn, ""
 
     def read(self, version: tuple[int, int], offset: int, length: int) -> bytes | None:
         """Bytes of the held set; none when another version is held or the range is outside."""
@@ -108,6 +118,22 @@ class Shelf:
             return True, ""
         same = WeightSet.unpack(self._blob).version == self.version
         return same, "" if same else "the held bytes are of another version"
+
+
+def _reserve(path: Path, size: int) -> None:
+    with open(path, "ab") as file:
+        if os.fstat(file.fileno()).st_size < size:
+            os.posix_fallocate(file.fileno(), 0, size + _SPARE)
+
+
+def _read(path: Path) -> bytes | None:
+    """The set in a file; none where none was ever written."""
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(_LENGTH), "little")
+            return file.read(length) if length else None
+    except FileNotFoundError:
+        return None
 
 
 def _policy_differences(ours: WeightSet, theirs: WeightSet) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from campaign.planting import Mutant
 
+SHELF = ("tests/unit/buffer/test_shelf.py",)
 CREDITS, DISK = ("tests/protocol/test_credits.py",), ("tests/protocol/test_full_disk.py",)
 LIMITS, BACKUPS = ("tests/unit/buffer/test_limits.py",), ("tests/unit/buffer/test_backups.py",)
 LINES, SINKS = ("tests/unit/learner/test_lines.py",), ("tests/unit/learner/test_sinks.py",)
@@ -54,18 +55,21 @@ BOUNDS = (
     Mutant(
         "a-full-disk-ends-the-shelf",
         "buffer/shelf.py",
-        "        except OSError as error:\n            with contextlib",
-        "        except KeyError as error:\n            with contextlib",
+        "        except OSError as error:\n",
+        "        except KeyError as error:\n",
         DISK,
     ),
     Mutant("the-shelf-is-not-written-again", "buffer/shelf.py", "        if self.not_written:\n", "        if False:\n", DISK),
     Mutant(
-        "what-the-shelf-left-takes-the-room",
+        "the-shelf-has-room-for-one-set",
         "buffer/shelf.py",
-        "                temporary.unlink(missing_ok=True)\n",
-        "                pass\n",
+        "for path in self._paths:",
+        "for path in [self._paths[self._turn]]:",
         DISK,
     ),
+    Mutant("a-set-is-written-over-the-newest", "buffer/shelf.py", "self._turn = 1 - turn", "self._turn = turn", SHELF),
+    Mutant("sets-are-written-over-each-other", "buffer/shelf.py", '1 - self._turn, ""', 'self._turn, ""', SHELF),
+    Mutant("no-room-for-a-longer-version", "buffer/shelf.py", "size + _SPARE", "size", SHELF),
     Mutant("observers-fill-the-epochs", "common/wire/fleet.py", "if hello.role not in WRITERS:", "if not hello.role:", DISK),
     Mutant("a-failed-snapshot-waits-its-period", "buffer/backups.py", "min(self._every_s, AGAIN_S)", "self._every_s", BACKUPS),
     Mutant("a-torn-line-spoils-the-next", "learner/lines.py", 'b"\\n" * self._torn + ', "", LINES),

@@ -31,7 +31,7 @@ CHAOS = (
     _checker("versions-may-go-back", "if version <= before or version < floor:", "if version < floor:"),
     _checker("successors-may-begin-with-older-weights", "if version <= before or version < floor:", "if version <= before:"),
     _checker("unpublished-versions-let-pass", "not in evidence.published:", "in ():"),
-    _checker("the-succeeded-may-go-on", "            if holder == client.pid:\n", "            if True:\n"),
+    _checker("the-succeeded-may-go-on", "            if holder == client.process:\n", "            if True:\n"),
     _checker("anybody-may-abandon", "(left > 0 and not evidence.may_abandon(client))", "False"),
     _checker("unseen-rows-cover-every-loss", "and seq not in excused]", "and not excused]"),
     _checker("counters-not-looked-at", "        if ours != theirs:\n", "        if False:\n"),

@@ -55,7 +55,14 @@ CALLS = (
     *(("write", "ENOSPC", k) for k in SMALL),
 )
 LEVELS = ("memory", "synced")
-FILES = ("epochs.tmp", "shelf.tmp", "lock", "buffer.lock", "manifest.json.tmp")  # whose writes fail, and no socket's
+FILES = (
+    "epochs.tmp",
+    "shelf-0.hrw",
+    "shelf-1.hrw",
+    "lock",
+    "buffer.lock",
+    "manifest.json.tmp",
+)  # whose writes fail, and no socket's
 STEPS = 600
 
 

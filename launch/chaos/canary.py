@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -29,7 +28,7 @@ from headrace.common.wire.codec import Frame, Parts, decode
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Message, Publish, Published, Welcome
 from headrace.common.wire.network import NetworkConfig
-from headrace.launch.chaos.history import SUFFIX, History
+from headrace.launch.chaos.history import History, own_path
 from headrace.launch.exits import FAILED
 from headrace.launch.leash import follow_parent
 from headrace.launch.rundir import write_whole
@@ -146,8 +145,7 @@ class Canary:
         self._settings = settings
         history = None
         if settings.history is not None:
-            name = f"{LEARNED}-{settings.identity}-{os.getpid()}{SUFFIX}"
-            history = History(settings.history / name, {"id": settings.identity})
+            history = History(own_path(settings.history, LEARNED, settings.identity), {"id": settings.identity})
         about: dict[str, Any] = {"statistics": False, "reading": settings.reading, "open_view": PoolView}
         args = (settings.batch_size, 8)
         self._feed = Feed(*args, **about) if history is None else WitnessFeed(*args, history=history, **about)

@@ -24,7 +24,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from headrace.launch.chaos.evidence import Client, Evidence, Row, Sent, Step
+from headrace.launch.chaos.evidence import Client, Evidence, Process, Row, Sent, Step
 from headrace.launch.chaos.verdict import Verdict
 
 KEPT = ("rows_live", "rows_evicted", "rows_retired", "rows_discarded")
@@ -195,17 +195,17 @@ def _judge_order(client: Client, others: Sequence[Client], verdict: Verdict) -> 
 
 def _judge_succession(actors: Sequence[Client], rows: Mapping[tuple[str, int], Mapping[int, Row]], verdict: Verdict) -> None:
     """Rule 6: a block in the pool was sent at least once by a process that had its id then."""
-    sessions: dict[str, list[tuple[float, int]]] = {}  # actor -> (since, pid) of each session
+    sessions: dict[str, list[tuple[float, Process]]] = {}  # actor -> (since, process) of each session
     for client in actors:
-        sessions.setdefault(client.id, []).extend((at, client.pid) for at, _ in client.welcomed)
+        sessions.setdefault(client.id, []).extend((at, client.process) for at, _ in client.welcomed)
     rightful: set[tuple[str, int, int]] = set()
     doubtful: dict[tuple[str, int, int], str] = {}
     for client in actors:
         own = sorted(sessions.get(client.id, ()))
         for sent in client.sent:
-            _, holder = own[bisect.bisect(own, (sent.at, 0)) - 1]
+            _, holder = own[bisect.bisect_left(own, sent.at, key=lambda session: session[0]) - 1]
             block = (client.id, sent.stream, sent.first)
-            if holder == client.pid:
+            if holder == client.process:
                 rightful.add(block)
             else:
                 doubtful[block] = _who(client)

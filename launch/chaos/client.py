@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,7 +10,7 @@ from typing import Any, NoReturn
 from headrace.actor.evaluator import EvaluatorSettings, run_evaluator
 from headrace.actor.joining import ActorSettings
 from headrace.actor.loop import run as act
-from headrace.launch.chaos.history import SUFFIX, History
+from headrace.launch.chaos.history import History, own_path
 from headrace.launch.chaos.sabotage import FINDS, Saboteur
 from headrace.launch.chaos.witness import WitnessPolicy, WitnessUplink, honest
 from headrace.launch.exits import FAILED, MUST_NOT_RESTART, leave
@@ -39,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 def _play(args: argparse.Namespace) -> int:
     config, _ = load_target(args.run)
     role = "evaluator" if args.evaluate else "actor"
-    history = History(args.history / f"{CLIENT}-{args.id}-{os.getpid()}{SUFFIX}", {"role": role, "id": args.id})
+    history = History(own_path(args.history, CLIENT, args.id), {"role": role, "id": args.id})
     meddle = Saboteur(args.sabotage, config.pool.capacity, history) if args.sabotage else honest
     made: list[WitnessUplink] = []
 

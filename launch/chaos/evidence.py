@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from headrace.launch.chaos import history
 from headrace.launch.chaos.history import Told
 
 CUTTING = ("kill", "usurp")  # kinds of faults after which a process may leave executed steps behind
+Process = tuple[int, float]  # pid, and when the history of its client begins: the system gives a pid again
 
 
 class Row(NamedTuple):
@@ -89,6 +91,11 @@ class Client:
     applied: Sequence[Applied]
     steps: Sequence[Step]
 
+    @property
+    def process(self) -> Process:
+        """Which process it was."""
+        return self.pid, self.begun
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -98,7 +105,7 @@ class Evidence:
         clients: every actor and evaluator process.
         rows: every reading of a row, in the order of reading; one that changed is there again.
         unseen: ranges of ids that were evicted before anybody read them.
-        hits: pid -> kinds of faults that hit it.
+        hits: process of a client -> kinds of faults that hit it.
         left: how many rows lived at the end, as they were read.
         counters: of the pool at the end: ``rows_accepted``, ``rows_evicted``, ``rows_retired``, ``rows_discarded``,
             ``rows_live``, ``lost_before``, ``env_steps``.
@@ -109,7 +116,7 @@ class Evidence:
     clients: Sequence[Client]
     rows: Sequence[Row]
     unseen: Sequence[tuple[int, int]] = ()
-    hits: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    hits: Mapping[Process, frozenset[str]] = field(default_factory=dict)
     left: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
     published: frozenset[tuple[int, int]] = frozenset()
@@ -117,33 +124,44 @@ class Evidence:
 
     def may_abandon(self, client: Client) -> bool:
         """Whether steps that a client executed may be nowhere: it was cut short."""
-        return bool(self.hits.get(client.pid, frozenset()) & set(CUTTING)) or bool(client.ended)
+        return bool(self.hits.get(client.process, frozenset()) & set(CUTTING)) or bool(client.ended)
 
 
 def load(directory: Path, counters: Mapping[str, int]) -> Evidence:
     """The histories in a directory."""
-    steps: dict[int, list[Step]] = {}
+    clients = history.read_all(directory, "client")
+    begins: dict[int, list[float]] = {}
+    for told in clients:
+        begins.setdefault(told.about["pid"], []).append(told.begun)
+    steps: dict[Process, list[Step]] = {}
     for told in history.read_all(directory, "steps"):
         number = told.about["actor"]
-        own = steps.setdefault(told.about["pid"], [])
+        own = steps.setdefault(_process(begins, told.about["pid"], told.begun), [])
         own += [Step(at, number, e, t, action, done, cut) for at, _, _, e, t, action, done, cut in told.lines]
     rows, unseen, left = _harvested(history.read_all(directory, "rows"))
-    hits: dict[int, set[str]] = {}
+    hits: dict[Process, set[str]] = {}
     for told in history.read_all(directory, "faults"):
-        for _, what, *values in told.lines:
+        for at, what, *values in told.lines:
             if what == "hit":
-                hits.setdefault(values[2], set()).add(values[0])
+                hits.setdefault(_process(begins, values[2], at), set()).add(values[0])
     canaries = [line for told in history.read_all(directory, "canary") for line in told.lines]
     return Evidence(
-        [_client(told, steps) for told in history.read_all(directory, "client")],
+        [_client(told, steps) for told in clients],
         rows,
         unseen,
-        {pid: frozenset(kinds) for pid, kinds in hits.items()},
+        {process: frozenset(kinds) for process, kinds in hits.items()},
         left,
         counters,
         frozenset((line[2], line[3]) for line in canaries if line[1] == "published"),
         sum(line[1] == "unproved" for line in canaries),
     )
+
+
+def _process(begins: Mapping[int, Sequence[float]], pid: int, at: float) -> Process:
+    """The client's process that had a pid at a time: the last of those that begin before it; for any other role begin 0."""
+    own = begins.get(pid, ())
+    place = bisect.bisect(own, at)
+    return pid, own[place - 1] if place else 0.0
 
 
 def faults(directory: Path) -> Counter[tuple[str, str]]:
@@ -169,7 +187,7 @@ def _harvested(told: Sequence[Told]) -> tuple[list[Row], list[tuple[int, int]], 
     return rows, unseen, left
 
 
-def _client(told: Told, steps: Mapping[int, list[Step]]) -> Client:
+def _client(told: Told, steps: Mapping[Process, list[Step]]) -> Client:
     lines: dict[str, list[Any]] = {}
     for at, what, *values in told.lines:
         lines.setdefault(what, []).append((at, *values))
@@ -194,5 +212,5 @@ def _client(told: Told, steps: Mapping[int, list[Step]]) -> Client:
         acked,
         {stream: frozenset(seqs) for stream, seqs in rejected.items()},
         [Applied(*line) for line in lines.get("applied", ())],
-        steps.get(pid, ()),
+        steps.get((pid, told.begun), ()),
     )

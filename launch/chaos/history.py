@@ -46,6 +46,11 @@ class History:
             self._file = -1
 
 
+def own_path(directory: Path, kind: str, identity: str) -> Path:
+    """Of a history of this process; its name has a time too, since the system gives a pid again."""
+    return directory / f"{kind}-{identity}-{os.getpid()}-{time.monotonic_ns() // 1_000_000}{SUFFIX}"
+
+
 @dataclass(frozen=True)
 class Told:
     """A history as it was read: whose, when it began, and its lines behind the first."""

@@ -76,7 +76,7 @@ def honest() -> Evidence:
     ]
     rows, counters = rows_of(clients)
     published = frozenset((a.epoch, a.step) for client in clients for a in client.applied)
-    return Evidence(clients, rows, (), {100: frozenset({"kill"})}, len(rows), counters, published)
+    return Evidence(clients, rows, (), {(100, 10.0): frozenset({"kill"})}, len(rows), counters, published)
 
 
 def changed(evidence: Evidence, index: int, **changes: object) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.buffer.shelf import Shelf
+from headrace.buffer.shelf import NAMES, Shelf
 from headrace.common.errors import WireError
 from headrace.common.weights import Version, WeightSet
 
@@ -72,10 +72,54 @@ def test_ranges_of_another_version_or_beyond_the_end_give_nothing(tmp_path):
 
 def test_a_damaged_shelf_is_passed_over_and_filled_again(tmp_path, caplog):
     put(Shelf(tmp_path), weights(1, 5))
-    path = tmp_path / "shelf.hrw"
-    path.write_bytes(path.read_bytes()[:-9])
+    path = tmp_path / "shelf-0.hrw"
+    whole = bytearray(path.read_bytes())
+    whole[60] ^= 4
+    path.write_bytes(whole)
     again = Shelf(tmp_path)
     assert (again.nbytes, again.check_valid()) == (0, (True, ""))
-    assert "shelf.hrw is passed over" in caplog.text
+    assert "shelf-0.hrw is passed over" in caplog.text
     put(again, weights(1, 5))
     assert Shelf(tmp_path).version == Version("l", 1, 5)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 8, 40, -1])
+def test_a_kill_in_a_write_leaves_the_set_before_it(tmp_path, cut):
+    shelf = Shelf(tmp_path)
+    for step in (5, 6, 7):
+        put(shelf, weights(1, step))
+    following = weights(1, 8).pack()
+    older = tmp_path / "shelf-1.hrw"  # holds step 6
+    unfinished = (len(following).to_bytes(8, "little") + following)[:cut]
+    older.write_bytes(unfinished + older.read_bytes()[len(unfinished) :])
+    again = Shelf(tmp_path)
+    assert again.version.step == 7
+    put(again, weights(1, 8))
+    assert Shelf(tmp_path).version.step == 8
+
+
+def test_a_set_is_never_written_over_the_newest(tmp_path):
+    def held():
+        files = [(tmp_path / name).read_bytes() for name in NAMES]
+        return sorted(WeightSet.unpack(f[8 : 8 + int.from_bytes(f[:8], "little")]).version.step for f in files)
+
+    put(Shelf(tmp_path), weights(1, 1))
+    for step in (2, 4, 6):
+        shelf = Shelf(tmp_path)
+        put(shelf, weights(1, step))
+        assert held() == [step - 1, step]
+        put(shelf, weights(1, step + 1))
+        assert held() == [step, step + 1]
+
+
+def test_weights_have_their_room_from_the_first_set_on(tmp_path, monkeypatch):
+    put(Shelf(tmp_path), weights(1, 9))
+
+    def full(fd, start, size):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    shelf = Shelf(tmp_path)
+    for step in (10, 100_000, 10**15):
+        put(shelf, weights(1, step))
+        assert (shelf.not_written, Shelf(tmp_path).version.step) == ("", step)

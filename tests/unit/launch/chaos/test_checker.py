@@ -91,7 +91,8 @@ def test_a_cut_is_believed_of_the_last_step_alone(evidence):
     steps = list(evidence.clients[1].steps)
     steps.append(steps[-1]._replace(t=steps[-1].t + 1, at=steps[-1].at + 1))
     assert not last
-    assert found(replace(changed(evidence, 1, steps=steps, ended=None), hits={101: {"kill"}, 100: {"kill"}}))["corrupted"] == 1
+    killed = {client.process: frozenset({"kill"}) for client in evidence.clients[:2]}
+    assert found(replace(changed(evidence, 1, steps=steps, ended=None), hits=killed))["corrupted"] == 1
 
 
 def test_rows_in_another_order_than_they_were_numbered_in(evidence):
