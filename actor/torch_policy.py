@@ -13,8 +13,8 @@ from headrace.actor.deciding import Decided
 from headrace.actor.device import require_device
 from headrace.actor.policy import RENEW, Box, MlpLayout
 from headrace.common.errors import SpecError
-from headrace.common.specs import TransitionSpec
-from headrace.common.weights import WeightSet, require_policy
+from headrace.common.specs import TransitionSpec, differences
+from headrace.common.weights import MAX_NAMED, WeightSet, require_policy
 
 Array = np.ndarray[Any, Any]
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -170,4 +170,22 @@ def _build(policy: Mapping[str, Any], spec: TransitionSpec) -> Any:
         raise SpecError(f"policy.class: {name!r} cannot be built: {type(error).__name__}: {error}") from error
     if not isinstance(model, torch.nn.Module) or not hasattr(model, "sac_forward_actor"):
         raise SpecError(f"policy.class: {name!r} is no torch module with sac_forward_actor()")
+    describe: Callable[[], dict[str, Any]] | None = getattr(model, "policy_description", None)
+    if describe is not None:
+        _require_same(policy, describe(), name)
     return model
+
+
+def _require_same(theirs: Mapping[str, Any], ours: Mapping[str, Any], name: str) -> None:
+    """Refuse a policy that was built here from other files than where it is trained.
+
+    Raises:
+        SpecError: naming the file of its code, or what else differs, ours first.
+    """
+    keys = ours.keys() - {"type", "class", "options"}  # what it was built from
+    different = differences({key: ours[key] for key in sorted(keys)}, {key: theirs.get(key) for key in keys}, "policy")
+    if different:
+        raise SpecError(
+            f"policy.class: {name!r} is another one on this host than where it is trained (ours first):"
+            f" {'; '.join(different[:MAX_NAMED])}; put the learner's files of its code and of what it begins with in place here"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from headrace.common.wire.fields import check_plain
 
 Array = np.ndarray[Any, Any]
 WEIGHT_FORMAT = 1
+HALF = "bf16"  # in a head: float32 numbers of which only the upper halves travel
 TENSOR_DTYPES = ("<f4", "<f8", "<f2", "<i8", "<i4", "|u1", "|b1")
 MAX_TENSORS = 65536
 MAX_HEAD_BYTES = 8 << 20
@@ -87,15 +88,22 @@ class WeightSet:
         floats = ((name, t) for name, t in self.tensors.items() if t.dtype.kind == "f")
         return next((name for name, t in floats if not np.isfinite(t).all()), None)
 
-    def pack(self) -> bytes:
-        """One self-contained blob: magic, head length, msgpack head, raw tensors, SHA-256 of all before."""
+    def pack(self, halved: Collection[str] = ()) -> bytes:
+        """One self-contained blob: magic, head length, msgpack head, raw tensors, SHA-256 of all before.
+
+        Args:
+            halved: names of float32 tensors whose numbers travel in bfloat16; unpacked they are float32 again, rounded.
+        """
         arrays = {name: np.ascontiguousarray(t).reshape(t.shape) for name, t in self.tensors.items()}
+        dtypes = {name: a.dtype.str for name, a in arrays.items()}
+        for name in halved:
+            arrays[name], dtypes[name] = _halves(arrays[name]), HALF
         head = msgpack.packb(
             {
                 "format": WEIGHT_FORMAT,
                 "version": [self.version.learner, self.version.epoch, self.version.step],
                 "policy": dict(self.policy),
-                "tensors": [[name, a.dtype.str, list(a.shape)] for name, a in arrays.items()],
+                "tensors": [[name, dtypes[name], list(a.shape)] for name, a in arrays.items()],
             }
         )
         body = b"".join([_MAGIC, len(head).to_bytes(4, "little"), head, *(a.tobytes() for a in arrays.values())])
@@ -103,7 +111,7 @@ class WeightSet:
 
     @classmethod
     def unpack(cls, blob: bytes) -> WeightSet:
-        """Rebuild a weight set; arrays are read-only views of ``blob``.
+        """Rebuild a weight set; arrays are read-only views of ``blob``, as far as they travelled whole.
 
         Raises:
             WireError: reason ``weights``; nothing is half taken.
@@ -148,15 +156,26 @@ def _tensors(manifest: Any, blob: bytes, start: int) -> dict[str, Array]:
     out: dict[str, Array] = {}
     end = len(blob) - 32
     for name, dtype, shape in manifest:
-        sound = type(name) is str and dtype in TENSOR_DTYPES and type(shape) is list and len(shape) <= 8
+        sound = type(name) is str and dtype in (*TENSOR_DTYPES, HALF) and type(shape) is list and len(shape) <= 8
         if not sound or any(type(n) is not int or n < 0 for n in shape):
             raise WireError("weights", "bad tensor entry")
         count = math.prod(shape)
-        size = count * np.dtype(dtype).itemsize
+        stored = "<u2" if dtype == HALF else dtype
+        size = count * np.dtype(stored).itemsize
         if size > end - start or name in out:
             raise WireError("weights", "tensor data is cut or named twice")
-        out[name] = np.frombuffer(blob, dtype, count, start).reshape(shape)
+        array = np.frombuffer(blob, stored, count, start)
+        if dtype == HALF:
+            array = (array.astype("<u4") << np.uint32(16)).view("<f4")
+        out[name] = array.reshape(shape)
         start += size
     if start != end:
         raise WireError("weights", "bytes left over after the last tensor")
     return out
+
+
+def _halves(array: Array) -> Array:
+    """The upper halves of float32 numbers, ``<u2``, rounded to the nearest bfloat16, ties to the even one."""
+    bits = array.view("<u4")
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    return np.where(np.isnan(array), np.uint32(0x7FC0), rounded).astype("<u2")  # rounded up, a NaN could look like a number

@@ -194,6 +194,12 @@ class LearnerConfig:
     publish_every_updates: int = option(
         10, help="updates between two publishes of weights, at least", unit="updates", low=1, resume=True
     )
+    published: str = option(
+        FP32,
+        help="numbers of trained tensors on their way to actors: float32, or bfloat16, half as long and rounded",
+        choices=PRECISIONS,
+        resume=True,
+    )
     publish_period_s: float = option(0.1, help="time between two publishes of weights, at least", unit="s", low=0, resume=True)
     checkpoint_every_updates: int = option(10_000, help="updates between two checkpoints", unit="updates", low=1, resume=True)
     checkpoint_keep: int = option(3, help="newest checkpoints that stay on disk", low=1, high=10_000, resume=True)

@@ -20,6 +20,7 @@ from headrace.common.config import dump, load
 from headrace.common.cores import usable_cores
 from headrace.common.specs import TransitionSpec
 from headrace.learner.autograd import detached, gradients_of, in_eval_mode, or_executed
+from headrace.learner.code import code_of
 from headrace.learner.config import FP32, MIN, NoOptions
 from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, CriticGradients
 from headrace.learner.losses import actor_loss, cloning_loss, conservative_penalty, critic_loss, require_shape
@@ -69,6 +70,7 @@ class SupportSACTraining(nn.Module):
         self.options = load(self.Options, options, "model.options")
         self.precision = FP32
         self._class = type(self)  # another once it is divided
+        self._code = code_of(self._class)  # once: somebody may edit the file while a run goes on
         self.sharding: Sharding | None = None
         self._target_pairs: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]] | None = None
         self.action_dim = spec.latent or math.prod(spec.action.shape)
@@ -380,7 +382,8 @@ class SupportSACTraining(nn.Module):
     def policy_description(self) -> dict[str, Any]:
         """Plain values from which an actor rebuilds the policy."""
         cls = self._class
-        return {"type": "torch", "class": f"{cls.__module__}:{cls.__qualname__}", "options": dump(self.options)}
+        about = {"type": "torch", "class": f"{cls.__module__}:{cls.__qualname__}", "options": dump(self.options)}
+        return {**about, "code": self._code} if self._code else about
 
     def policy_tensors(self) -> dict[str, Tensor]:
         """What acting needs, by its name in ``state_dict()``: actor parameters, and buffers outside the critics."""

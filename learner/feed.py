@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,7 @@ class Feed:
         self._delivered = self._wanted = self._ahead = 0
         self._most_ahead = prefetch
         self._drawing = self._told_mapped = self._withdraws = False
+        self._halved: Collection[str] = ()
         self._publish: WeightSet | None = None
         self._sending: WeightSet | None = None
         self._stop: m.Stop | None = None
@@ -131,10 +132,15 @@ class Feed:
         with self._changed:
             self._ratings.append((epoch, ids[known], errors[known]))
 
-    def publish(self, weights: WeightSet) -> None:
-        """Send weights as soon as the ones before are on the shelf; a set that was not sent yet is replaced."""
+    def publish(self, weights: WeightSet, halved: Collection[str] = ()) -> None:
+        """Send weights as soon as the ones before are on the shelf; a set that was not sent yet is replaced.
+
+        Args:
+            weights: all of them.
+            halved: names of tensors that travel in bfloat16.
+        """
         with self._changed:
-            self._publish = weights
+            self._publish, self._halved = weights, halved
 
     def wait_published(self, timeout_s: float) -> bool:
         """Whether all that was given to :meth:`publish` is on the shelf within ``timeout_s``; raises what :meth:`get` would."""
@@ -242,7 +248,7 @@ class Feed:
                 weights = self._sending = dataclasses.replace(self._publish, version=version)
                 self._publish = None
                 head = m.Publish(weights.version.epoch, weights.version.step)
-                out.append([encode(head), weights.pack()])
+                out.append([encode(head), weights.pack(self._halved)])
         return out
 
     def _rated(self) -> list[Parts]:

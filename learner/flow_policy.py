@@ -20,10 +20,14 @@ from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
 from headrace.learner.dense import Dense
 from headrace.learner.expert import ActionExpert
 from headrace.learner.losses import require_shape
+from headrace.learner.low_rank import add_low_rank, is_low_rank
 from headrace.learner.prefix import Prefix, PrefixEncoder, Sight
+from headrace.learner.pretrained import load_frozen, take
 
 NONE, FIXED, LEARNED = NOISES = ("none", "fixed", "learned")
 SHARED, OWN = ("shared", "own")
+ALL, EXPERT, HEADS, LORA = TRAINED = ("all", "expert", "heads", "lora")
+HEAD_NAMES = ("velocity.", "level.")  # of the expert's last layers
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,17 @@ class FlowOptions:
     horizon: int = option(
         0, help="actions that are denoised at once; 0: those that are executed (window.chunk)", low=0, high=4096
     )
-    prefix_frozen: bool = option(False, help="whether the actor's loss leaves the prefix as it is")
+    pretrained: str = option(
+        "", help="directory of an exported flow policy (headrace export) that this one begins with; empty: random numbers"
+    )
+    trains: str = option(
+        ALL,
+        help="what the actor's loss trains: all, the expert without the prefix, the expert's last layers (heads), or these and"
+        " thin matrices beside its other linear layers (lora)",
+        choices=TRAINED,
+    )
+    lora_rank: int = option(8, help="rank of those matrices", low=1, high=1024)
+    lora_scale: float = option(1.0, help="multiplies their product", low=1e-6, high=1e3)
 
     steps: int = option(5, help="steps from noise to the action", low=1, high=1000)
     noise: str = option(
@@ -90,7 +104,6 @@ _ACTING: dict[str, Any] = {
     "critic_hidden": (),
     "critic_prefix": SHARED,
     "train_scale": 1.0,
-    "prefix_frozen": False,
 }
 
 
@@ -124,7 +137,8 @@ class FlowPolicy(SupportSACTraining):
 
     Raises:
         ConfigError: an option is unknown or out of range.
-        SpecError: what the options name is not there, or ``horizon`` is less than what is executed.
+        SpecError: what the options name is not there, ``horizon`` is less than what is executed, or ``pretrained`` is of other
+            observations or actions.
     """
 
     Options: ClassVar[type[Any]] = FlowOptions
@@ -153,6 +167,9 @@ class FlowPolicy(SupportSACTraining):
         self.updates: Tensor
         self.register_buffer("updates", torch.zeros(()))
         self._generator: torch.Generator | None = None
+        self._pretrained = self._begin_with(own.pretrained) if own.pretrained else ""
+        if own.trains == LORA:
+            add_low_rank(self.expert, own.lora_rank, own.lora_scale)
 
     @property
     def sac_entropy_dim(self) -> int:
@@ -163,7 +180,7 @@ class FlowPolicy(SupportSACTraining):
         """The prefix; no gradient leads from the critics' to the actor's."""
         if role == "critic":
             return self._critic_features(self.critic_prefix, obs)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.options.prefix_frozen):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.options.trains == ALL):
             prefix: Prefix = self.prefix(obs)
         return prefix
 
@@ -237,10 +254,13 @@ class FlowPolicy(SupportSACTraining):
         self._generator = generator
 
     def actor_params(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The expert, and the prefix unless it is frozen."""
-        if not self.options.prefix_frozen:
+        """What ``trains`` names."""
+        trains = self.options.trains
+        if trains == ALL:
             yield from self.prefix.named_parameters(prefix="prefix")
-        yield from self.expert.named_parameters(prefix="expert")
+        for name, parameter in self.expert.named_parameters():
+            if trains in (ALL, EXPERT) or name.startswith(HEAD_NAMES) or is_low_rank(name):
+                yield f"expert.{name}", parameter
 
     def critic_params(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Pool and critics, and their own prefix where they have one."""
@@ -266,13 +286,35 @@ class FlowPolicy(SupportSACTraining):
         self.updates += 1.0
 
     def policy_description(self) -> dict[str, Any]:
-        """This class with the options that acting depends on."""
-        return {**super().policy_description(), "options": dump(replace(self.options, **_ACTING))}
+        """This class with the options that acting depends on, and the digest of what it began with."""
+        acting = {"options": dump(replace(self.options, **_ACTING))}
+        return {**super().policy_description(), **acting, **({"pretrained": self._pretrained} if self._pretrained else {})}
+
+    def frozen_tensors(self) -> set[str]:
+        """What came from ``pretrained`` and is not trained."""
+        if not self._pretrained:
+            return set()
+        trained = {name for name, _ in self.actor_params()}
+        return {name for name in self.state_dict() if name.startswith(("prefix.", "expert.")) and name not in trained}
 
     def policy_tensors(self) -> dict[str, Tensor]:
-        """Prefix, expert, and how far the noise level has come down."""
+        """Prefix, expert, and how far the noise level has come down; without what every host has."""
         seen = ("prefix.", "expert.", "updates")
-        return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(seen)}
+        return {name: tensor for name, tensor in self.learned_tensors().items() if name.startswith(seen)}
+
+    def _begin_with(self, directory: str) -> str:
+        """Take the tensors of an exported flow policy; a digest of it.
+
+        One that has no noise level of its own leaves that one as it is here.
+        """
+        what = "model.options.pretrained"
+        policy, digest = load_frozen(directory, self.spec, what)
+        theirs = {name: t for name, t in policy.state_dict().items() if name.startswith(("prefix.", "expert."))}
+        own = {name: t for name, t in self.state_dict().items() if name.startswith(("prefix.", "expert."))}
+        if policy.options.noise != LEARNED:
+            own = {name: t for name, t in own.items() if not name.startswith("expert.level.")}
+        take(own, theirs, f"{what}: {directory}")
+        return digest
 
     def _execute(self, x: Tensor) -> Tensor:
         """Of a chunk ``(B, k, A)`` what is executed, ``(B, D)`` inside the box."""

@@ -229,7 +229,7 @@ class LearnerLoop:
         if weights is None:
             self._have_gathered(Order.WEIGHTS)
             weights = self.sac.weights(self._version())
-        self._feed.publish(weights)
+        self._feed.publish(weights, self.sac.halved)
         self._link.wake()
 
     def _finish(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +41,17 @@ def read_pretrained(directory: str, what: str) -> tuple[WeightSet, TransitionSpe
         raise ConfigError(f"{what}: {error}") from error
 
 
-def take_tensors(own: Mapping[str, Tensor], weights: WeightSet, what: str) -> None:
-    """Copy the tensors of ``weights`` into those of ``own``, by name, all or none.
+def take(own: Mapping[str, Tensor], theirs: Mapping[str, Tensor], what: str) -> None:
+    """Copy ``theirs`` into ``own``, by name, all or none.
 
     Raises:
         ConfigError: naming the tensor that is missing, unknown, of another shape or dtype, or not finite.
     """
-    bad = weights.first_non_finite()
-    if bad is not None:
-        raise ConfigError(f"{what}: tensor {bad!r} holds NaN or infinity")
+    for name, tensor in theirs.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ConfigError(f"{what}: tensor {name!r} holds NaN or infinity")
     try:
-        copy_tensors(own, {name: torch.tensor(np.asarray(tensor)) for name, tensor in weights.tensors.items()}, what)
+        copy_tensors(own, theirs, what)
     except CheckpointError as error:
         raise ConfigError(str(error)) from error
 
@@ -82,8 +83,10 @@ def load_frozen(directory: str, spec: TransitionSpec, what: str) -> tuple[FlowPo
             f"{what}: {directory} holds a policy of {name!r}, which is no flow policy; nearest valid: an export of one"
         )
     model: FlowPolicy = cls(own, **weights.policy.get("options", {}))
-    take_tensors(model.policy_tensors(), weights, f"{what}: {directory}")
-    return model.requires_grad_(False).eval(), hashlib.sha256(weights.pack()).hexdigest()
+    tensors = {name: torch.tensor(np.asarray(tensor)) for name, tensor in weights.tensors.items()}
+    take(model.policy_tensors(), tensors, f"{what}: {directory}")
+    in_order = replace(weights, tensors=dict(sorted(weights.tensors.items())))
+    return model.requires_grad_(False).eval(), hashlib.sha256(in_order.pack()).hexdigest()
 
 
 def require_fit(own: TransitionSpec, spec: TransitionSpec, what: str) -> None:

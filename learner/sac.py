@@ -150,9 +150,7 @@ class SAC(TrainState):
         alpha = self.temperature.alpha()
         metrics = self._step_actor(sample, lambda rows: self._actor_gradients(rows, alpha))
         log_prob = metrics.get("actor/logprob_mean")
-        if log_prob is None:
-            self._require_no_entropy()
-        else:
+        if log_prob is not None:
             self.temperature.update(log_prob, self._skip)
         return {**metrics, "sac/alpha": alpha, "sac/alpha_alarm": (alpha > ALARM).float()}
 
@@ -241,7 +239,10 @@ class SAC(TrainState):
             critic_features = model.state_features(sample.obs, "critic")
         actor_features = model.state_features(sample.obs, "actor")
         cloning = self._cloning(sample)
-        return model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction, cloning)
+        found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction, cloning)
+        if found.log_prob is None:
+            self._require_no_entropy()
+        return found
 
     def _cloning_gradients(self, sample: Sample) -> ActorGradients:
         """Gradients of the actor towards replayed actions, and nothing else."""

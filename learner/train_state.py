@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.weights import AVERAGE, Version, WeightSet, require_policy
 from headrace.learner.adam import Adam, copy_tensors
 from headrace.learner.average import PolicyAverage
-from headrace.learner.config import SHARDED, LearnerConfig
+from headrace.learner.config import BF16, SHARDED, LearnerConfig
 from headrace.learner.contract import SupportSACTraining
 from headrace.learner.group import Group
 from headrace.learner.losses import discounts
@@ -106,6 +107,15 @@ class TrainState:
                     tensors[name] = _to_numpy(tensor)
         return WeightSet(version, policy, tensors)
 
+    @property
+    def halved(self) -> list[str]:
+        """Names of tensors that travel in bfloat16: the trained ones, and their averages, if that is asked for."""
+        if self.config.published != BF16:
+            return []
+        policy = self.model.policy_tensors()
+        names = [name for name, _ in self.model.actor_params() if name in policy and policy[name].dtype == torch.float32]
+        return names if self.average is None else [*names, *(AVERAGE + name for name in names)]
+
     def load_policy(self, weights: WeightSet) -> None:
         """Start the actor, and its average, from a published policy of the same description; all else stays as it is.
 
@@ -114,7 +124,7 @@ class TrainState:
         """
         own = self.weights(weights.version).chosen()
         fix = "begin with another one, or set env, model and learner.normalise_obs as in the run that it comes from"
-        require_policy(weights, own.policy, fix)
+        require_policy(_without_code(weights), _without_code(own).policy, fix)  # the file may have been edited since
         tensors = {name: torch.tensor(array) for name, array in weights.chosen().tensors.items()}
         statistics = {} if self.normaliser is None else self.normaliser.get_state()
         try:
@@ -235,3 +245,7 @@ class TrainState:
 def _to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     array = tensor.detach().cpu().numpy()
     return array.astype(array.dtype.newbyteorder("<"), copy=True)
+
+
+def _without_code(weights: WeightSet) -> WeightSet:
+    return replace(weights, policy={name: value for name, value in weights.policy.items() if name != "code"})

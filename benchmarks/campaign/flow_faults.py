@@ -39,7 +39,7 @@ PATHS = (
         "if True:\n            shared",
         FLOW,
     ),
-    Mutant("frozen-prefix-is-trained", POLICY, " and not self.options.prefix_frozen):", "):", FLOW),
+    Mutant("frozen-prefix-is-trained", POLICY, " and self.options.trains == ALL):", "):", FLOW),
     Mutant("padding-is-attended-to", PREFIX, "src_key_padding_mask=missing", "src_key_padding_mask=None", FLOW),
     Mutant("expert-attends-to-padding", "learner/expert.py", "memory_key_padding_mask=prefix.absent", "tgt_mask=None", FLOW),
     Mutant("critics-attend-to-padding", POLICY, "key_padding_mask=prefix.absent, ", "", FLOW),

@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 TESTS = ("tests/unit/learner/test_steered.py",)
 ASSEMBLER, DECIDING, SAMPLE = "actor/assembler.py", "actor/deciding.py", "learner/sample.py"
+PARTS, FLOW, LORA = ("tests/unit/learner/test_trained_parts.py",), "learner/flow_policy.py", "learner/low_rank.py"
 NOISE, RESIDUAL, STEERED = "learner/noise_policy.py", "learner/residual.py", "learner/steered.py"
 
 STEERING = (
@@ -28,6 +29,44 @@ STEERING = (
         TESTS,
     ),
     Mutant("base-is-saved", STEERED, 'return {f"base.{name}" for name in self.base.state_dict()}', "return set()", TESTS),
-    Mutant("base-of-any-numbers", "learner/pretrained.py", "if bad is not None:", "if False:", TESTS),
+    Mutant("base-of-any-numbers", "learner/pretrained.py", "and not bool(torch.isfinite(tensor).all())", "and False", TESTS),
     Mutant("base-of-another-spec", "learner/pretrained.py", "    require_fit(own, spec, what)\n", "", TESTS),
+    # what is trained, saved and sent
+    Mutant("thin-matrices-begin-anywhere", LORA, "nn.Parameter(torch.zeros(", "nn.Parameter(torch.ones(", PARTS),
+    Mutant("thin-matrices-are-not-added", LORA, "super().forward(x) + self._scale", "super().forward(x) + 0", PARTS),
+    Mutant("thin-matrices-for-whom-nobody-calls", LORA, "type(child) is nn.Linear", "isinstance(child, nn.Linear)", PARTS),
+    Mutant("heads-alone-train-all", FLOW, "if trains in (ALL, EXPERT) or", "if True or", PARTS),
+    Mutant("frozen-tensors-travel", FLOW, "in self.learned_tensors().items() if", "in self.state_dict().items() if", PARTS),
+    Mutant("pretrained-tensors-are-not-taken", FLOW, "        take(own, theirs, f", "        take({}, {}, f", PARTS),
+    Mutant("a-noise-level-of-nobody", FLOW, "if policy.options.noise != LEARNED:", "if False:", PARTS),
+    Mutant("other-code-acts", "actor/torch_policy.py", "if describe is not None:", "if False:", PARTS),
+    Mutant(
+        "code-of-today",
+        "learner/train_state.py",
+        "_without_code(weights), _without_code(own).policy",
+        "weights, own.policy",
+        PARTS,
+    ),
+    Mutant(
+        "statistics-are-halved",
+        "learner/train_state.py",
+        "for name, _ in self.model.actor_params() if",
+        "for name in policy if",
+        PARTS,
+    ),
+    Mutant("halves-are-cut-off", "common/weights.py", "np.uint32(0x7FFF) + ", "", ("tests/unit/common/test_weights.py",)),
+    Mutant(
+        "nan-becomes-a-number",
+        "common/weights.py",
+        "np.where(np.isnan(array), ",
+        "np.where(False, ",
+        ("tests/unit/common/test_weights.py",),
+    ),
+    Mutant(
+        "all-travels-whole",
+        "learner/feed.py",
+        "weights.pack(self._halved)",
+        "weights.pack()",
+        ("tests/unit/learner/test_feed.py",),
+    ),
 )

@@ -374,6 +374,16 @@ def test_a_learner_whose_weights_are_foreign_to_the_run_ends(make, reason):
             wait(0.0)
 
 
+@pytest.mark.parametrize(("halved", "bytes_a_number"), [((), 4), (["w"], 2)])
+def test_weights_travel_as_long_as_they_were_asked_to(make, halved, bytes_a_number):
+    feed, _ = make("mapped")
+    weights = WeightSet(Version("l", 1, 3), {"type": "mlp"}, {"w": np.linspace(-1, 1, 1000).astype("<f4")})
+    feed.publish(weights, halved)
+    blob = next(bytes(parts[1]) for parts in feed.outgoing(1 << 20) if len(parts) == 2)
+    assert 1000 * bytes_a_number < len(blob) < 1000 * bytes_a_number + 200
+    np.testing.assert_allclose(WeightSet.unpack(blob).tensors["w"], weights.tensors["w"], rtol=2**-8)
+
+
 def test_a_publish_that_came_too_late_ends_nobody(make):
     feed, _ = make("mapped")
     feed.publish(WeightSet(Version("l", 1, 3), {"type": "mlp"}, {"w": np.zeros(1, "<f4")}))

@@ -215,7 +215,7 @@ def trained(model, loss):
 
 @pytest.mark.parametrize(("frozen", "parts"), [(False, {"prefix", "expert"}), (True, {"expert"})])
 def test_the_actors_loss_reaches_what_it_is_declared_to_train(frozen, parts):
-    model = make(prefix_frozen=frozen)
+    model = make(trains="expert" if frozen else "all")
     action, log_prob, _ = model.sac_forward_actor(model.sac_state_features(observe(), "actor"), generator(), False)
     assert trained(model, action.sum() + log_prob.sum()) == parts
     assert {name.split(".")[0] for name, _ in model.actor_params()} == parts
@@ -301,14 +301,14 @@ def update(model, config=None, rows=8):
     return float(metrics["critic/loss"])
 
 
-@pytest.mark.parametrize("options", [{}, {"critic_prefix": "own"}, {"prefix_frozen": True, "horizon": 6}])
+@pytest.mark.parametrize("options", [{}, {"critic_prefix": "own"}, {"trains": "expert", "horizon": 6}])
 def test_updates_are_finite_and_move_actor_and_critics(options):
     model = make(**options)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     assert math.isfinite(update(model))
     moved = {name.split(".")[0] for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert {"expert", "pool", "critics", "target_pool", "target_critics"} <= moved
-    assert ("prefix" in moved) != bool(options.get("prefix_frozen"))
+    assert ("prefix" in moved) != (options.get("trains") == "expert")
 
 
 # --- acting -----------------------------------------------------------------------------------------------------------

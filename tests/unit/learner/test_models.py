@@ -28,7 +28,7 @@ def test_initial_weights_come_from_the_seed_alone():
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("mlpp", "neither one of mlp, pixels, flow nor module:Class"),
+        ("mlpp", "neither one of mlp, pixels, flow, residual, dsrl nor module:Class"),
         ("no.such:Model", "cannot be imported: ModuleNotFoundError"),
         (f"{HERE}:Missing", "cannot be imported: AttributeError"),
         (f"{HERE}:Unrelated", "does not extend"),
@@ -77,7 +77,10 @@ def test_published_tensors_are_what_acting_needs():
     sac = make_sac(make_spec(), model=own(width=4))
     weights = sac.weights(Version("learner", 1, 0))
     assert set(weights.tensors) == {"mean.weight", "mean.bias", "log_std", "calls"}
+    code = weights.policy["code"]
+    assert set(code) == {OwnModel.__module__}
     assert dict(weights.policy) == {
+        "code": code,
         "type": "torch",
         "class": f"{OwnModel.__module__}:OwnModel",
         "options": {"width": 4, "density": True},

@@ -223,16 +223,22 @@ def test_a_batch_without_any_latent_is_an_update_that_is_skipped(base):
 
 
 @pytest.mark.parametrize(
-    ("sources", "expected"), [([SOURCE_POLICY] * 4, 1), ([SOURCE_POLICY, SOURCE_POLICY, SOURCE_HUMAN, SOURCE_HUMAN], 0)]
+    ("sources", "random", "expected"),
+    [
+        ([SOURCE_POLICY] * 4, False, 1),
+        ([SOURCE_POLICY] * 4, True, 0),
+        ([SOURCE_POLICY, SOURCE_POLICY, SOURCE_HUMAN, SOURCE_HUMAN], False, 0),
+    ],
 )
-def test_rows_hold_what_the_policy_decided_on_unless_somebody_took_over(sources, expected):
+def test_rows_hold_what_the_policy_decided_on_unless_somebody_took_over(sources, random, expected):
     spec = replace(make_spec(action=(4, 2), window=4, kind="chunk"), latent=3)
     decider, recorder = Decider(spec, 1), Recorder(spec, 1)
     obs = {"obs": np.zeros((1, 3), "<f4")}
     recorder.begin(LaneObs(obs, np.zeros(1, np.int64)))
     latent, false, true = np.array([[0.1, -0.2, 0.3]], "<f4"), np.zeros(1, bool), np.ones(1, bool)
     for t, source in enumerate(sources):
-        acts = decider.act(obs, lambda seen: Decided(np.zeros((1, 4, 2), "<f4"), latent))
+        actions = np.zeros((1, 4, 2), "<f4")
+        acts = decider.act(obs, lambda seen, a=actions: a if random else Decided(a, latent))
         rewards, episode, outcome, by = (np.zeros(1, kind) for kind in ("<f4", "<i8", "u1", "u1"))
         by[:] = source
         step = LaneStep(true, rewards, true if t == 3 else false, false, obs, false, obs, episode, outcome, source=by)
