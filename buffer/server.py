@@ -32,7 +32,7 @@ from headrace.common.wire.answers import Out
 from headrace.common.wire.codec import Parts
 from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.fragments import size_of
-from headrace.common.wire.gate import Gate, hang_up, listen
+from headrace.common.wire.gate import Gate, listen
 from headrace.common.wire.line import Line
 
 LOG = logging.getLogger(__name__)
@@ -145,14 +145,14 @@ class Server:
 
     def _receive(self, frames: list[zmq.Frame], now: float) -> None:
         parts: Parts = [f.buffer for f in frames[1:]]
-        line = partial(Line, frames[0])
+        line = partial(Line.of, frames[0])
         if self._gate is None:
             self._send(self._service.receive(frames[0].bytes, parts, now, line=line))
             return
         user = str(frames[0].get("User-Id"))  # what the gate has called it by
         self._send(self._service.receive(frames[0].bytes, parts, now, user, line))
         if self._gate.keyring.who(user) is None and now >= self._cut_from:
-            hang_up(frames[0])  # it was told, and goes on talking
+            Line.of(frames[0]).hang_up()  # it was told, and goes on talking
 
     def _serve_gate(self) -> None:
         if self._gate is not None and self._gate.serve():

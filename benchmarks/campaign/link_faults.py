@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 SESSION, SERVICE = ("tests/protocol/test_session.py",), ("tests/protocol/test_service.py",)
 BROKEN = "tests/system/test_broken_links.py"
+DIALLED = ("tests/unit/common/test_dialled.py",)
 TAMPERING, ZMTP = ("tests/unit/launch/chaos/test_tampering.py",), ("tests/unit/launch/chaos/test_zmtp.py",)
 PROXY = ("tests/system/test_proxy.py",)
 
@@ -87,9 +88,20 @@ LINKS = (
     Mutant(
         "bytes-of-another-connection",
         "common/wire/line.py",
-        "if repr(found.getpeername()) != self._peer:",
-        "if False:",
+        "(found.getsockname(), found.getpeername()) == self._names",
+        "True",
         ("tests/unit/common/test_line.py",),
+    ),
+    Mutant(
+        "sockets-closed-within-a-message", "common/wire/dialled.py", "self.socket.close(-1)", "self.socket.close(0)", DIALLED
+    ),
+    Mutant("hung-up-on-nobody", "common/wire/dialled.py", "        line.hang_up()\n        while", "        while", DIALLED),
+    Mutant(
+        "dead-connections-dialled-on",
+        "common/wire/session.py",
+        "            self._dialled, self.reconnect = now, True\n",
+        "            self._dialled = now\n",
+        SESSION,
     ),
     Mutant("being-greeted-again-is-a-fault", "buffer/admission.py", "NO_SPEC, HELLO_FIRST)", "NO_SPEC)", SERVICE),
     Mutant(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket as stdlib_socket
 import time
 
 import zmq
@@ -167,15 +166,3 @@ def listen(
     gate.guard(socket, secret.public.decode("ascii"))
     stack.callback(gate.release)
     return socket, gate
-
-
-def hang_up(frame: zmq.Frame) -> None:
-    """Cut the connection that ``frame`` has come by, for which ZeroMQ has no call; nothing if it is gone already.
-
-    The descriptor may be another connection's by now, which is then cut and made anew by its client.
-    """
-    with contextlib.suppress(OSError, zmq.ZMQError):
-        found = stdlib_socket.fromfd(int(frame.get(zmq.SRCFD)), stdlib_socket.AF_INET, stdlib_socket.SOCK_STREAM)
-        with found:
-            if isinstance(found.getpeername(), tuple):  # of TCP; nothing else of this process is
-                found.shutdown(stdlib_socket.SHUT_RDWR)

@@ -18,11 +18,11 @@ from headrace.common.clock import Clock
 from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.throttle import Throttle
-from headrace.common.wire import compression, fragments, sockets
+from headrace.common.wire import compression, fragments
 from headrace.common.wire.codec import Frame, Parts, check_sender, decode, encode
+from headrace.common.wire.dialled import Dialled
 from headrace.common.wire.fields import printable
 from headrace.common.wire.key_files import own_secret
-from headrace.common.wire.line import Line
 from headrace.common.wire.messages import BUFFER, PROTOCOL, Compressed, Declined, Goodbye, Hello, Message, Pulse, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
@@ -92,7 +92,6 @@ class Link:
         self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
         self._network = network
         self._refused, self._declined = Throttle(), Throttle()
-        self._line = Line()
         self._failure: BaseException | None = None
         self._queue: deque[Parts] = deque()
         self._stop: Goodbye | None = None
@@ -143,9 +142,12 @@ class Link:
         self._wake_write.close()
 
     def _run(self) -> None:
-        context = zmq.Context()
         try:
-            self._loop(context)
+            connection = Dialled(self._endpoint, self._network, self._secret)
+            try:
+                self._loop(connection)
+            finally:
+                connection.close(self._leave(connection.socket))
         except BaseException as error:
             self._failure = error
             if not isinstance(error, HeadraceError):
@@ -153,20 +155,25 @@ class Link:
         finally:
             with self._changed:
                 self._changed.notify_all()
-            context.destroy(0)
 
-    def _loop(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
-        socket = sockets.dealer(context, self._endpoint, self._network, self._secret)
-        pulse_at = 0.0
+    def _leave(self, socket: zmq.Socket[bytes]) -> float:
+        """Say goodbye if there is a session; how long that may take (s)."""
+        if self._stop is None or self.session.phase is not Phase.LIVE:
+            return 0.0
+        self._send(socket, [encode(self._stop)])
+        return GOODBYE_S
+
+    def _loop(self, connection: Dialled) -> None:
+        socket, pulse_at = connection.socket, 0.0
         while self._stop is None:
             now = self._clock.now()
             if self.session.overdue(now):
-                self.session.arriving(now - self._line.quiet_s())
+                self.session.arriving(now - connection.line.quiet_s())
             hello = self.session.tick(now)
             if self.session.reconnect:
-                self.session.reconnect = False
-                socket.close(0)
-                socket = sockets.dealer(context, self._endpoint, self._network, self._secret)
+                self.session.reconnect, hello = False, None
+                connection.hang_up()
+                self.session.unsent(now)
             if self.session.phase is Phase.ENDED:
                 break
             if hello is not None:
@@ -181,12 +188,6 @@ class Link:
             due = pulse_at - now if self.session.phase is Phase.LIVE else self.session.hello_in(now)
             self._poll(socket, max(0.0, min(MAX_POLL_S, due)))
             self._take(socket)
-        linger = 0
-        if self._stop is not None and self.session.phase is Phase.LIVE:
-            self._send(socket, [encode(self._stop)])
-            linger = int(GOODBYE_S * 1000)
-        socket.close(linger)
-        context.term()
 
     def _pump(self, socket: zmq.Socket[bytes]) -> None:
         room = self.session.room()
@@ -236,7 +237,6 @@ class Link:
                 if isinstance(message, Declined) and (n := self._declined.count(self._clock.now())):
                     LOG.warning("the buffer declined %d messages, the last one: %s", n, message.detail or message.reason)
                 if isinstance(message, Welcome):
-                    self._line = Line(frames[0])
                     self._queue.clear()
                     self._welcomed(message)
                 else:

@@ -7,7 +7,7 @@ SEEKING   Welcome                              LIVE      ``welcome`` is set, byt
 SEEKING   Refused, retry_s > 0                 SEEKING   hello again after retry_s; held too long -> ENDED
 SEEKING   no session for connect_s             ENDED     DeadlineExceeded
 LIVE      any message, or bytes of one         LIVE      the lease is renewed
-LIVE      silence for lease_s                  SEEKING   the socket is made anew
+any       silence for lease_s                  SEEKING   the connection is made anew
 LIVE      Refused, retry_s > 0                 SEEKING   (the buffer was restarted)
 any       Refused, retry_s = 0                 ENDED     SessionRefused
 """
@@ -46,17 +46,18 @@ class ClientSession:
         self._network = network
         self._endpoint = endpoint
         self._since = now
-        self._heard = now
+        self._heard = self._dialled = now
         self._hello_at = now
         self._held_since: float | None = None
         self._sent = 0
         self._received = 0
 
     def tick(self, now: float) -> Hello | None:
-        """Move time on; a hello to send, or none. Sets ``reconnect`` when the socket should be made anew."""
+        """Move time on; a hello to send, or none. Sets ``reconnect`` when the connection should be made anew."""
         if self.overdue(now):
             self._seek(now, f"{self._endpoint} has been silent for {self._network.lease_s:g} s")
-            self.reconnect = True
+        if self.phase is Phase.SEEKING and now - max(self._heard, self._dialled) > self._network.lease_s:
+            self._dialled, self.reconnect = now, True
         if self.phase is not Phase.SEEKING:
             return None
         if now - self._since > self._network.connect_s:

@@ -37,11 +37,7 @@ def dealer(
     """
     refuse_strangers(endpoint, network, secret)
     socket = _client(context, endpoint, secret)
-    try:
-        socket.connect(endpoint)
-    except zmq.ZMQError as error:
-        socket.close(0)
-        raise ConfigError(f"network.endpoint: cannot dial {endpoint!r}: {error}; expected tcp://HOST:PORT") from None
+    _dial(socket, endpoint)
     return socket
 
 
@@ -51,8 +47,16 @@ def watched_dealer(
     """As :func:`dealer`, to wherever it may be, and a socket that tells these ``events`` of its connection."""
     socket = _client(context, endpoint, secret)
     told = watch(socket, events)
-    socket.connect(endpoint)
+    _dial(socket, endpoint)
     return socket, told
+
+
+def _dial(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    try:
+        socket.connect(endpoint)
+    except zmq.ZMQError as error:
+        socket.close(0)
+        raise ConfigError(f"network.endpoint: cannot dial {endpoint!r}: {error}; expected tcp://HOST:PORT") from None
 
 
 def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig, secret: Secret | None = None) -> zmq.Socket[bytes]:

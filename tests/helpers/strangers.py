@@ -37,6 +37,15 @@ def join(endpoint: str) -> socket.socket:
     return made
 
 
+def answer(peer: socket.socket) -> None:
+    """Be the ROUTER that a DEALER has dialled."""
+    peer.sendall(GREETING[:32] + b"\x01" + GREETING[33:])
+    peer.recv(len(GREETING), socket.MSG_WAITALL)
+    peer.sendall(READY.replace(b"DEALER", b"ROUTER"))
+    _, length = peer.recv(2, socket.MSG_WAITALL)
+    peer.recv(length, socket.MSG_WAITALL)
+
+
 def flood(endpoint: str, frame_bytes: int, seconds: float) -> int:
     """Send frames of a message that never ends, until nobody takes them; bytes that were taken."""
     frame = bytes([MORE_LONG]) + struct.pack(">Q", frame_bytes) + bytes(frame_bytes)

@@ -61,6 +61,19 @@ def test_silence_for_a_lease_makes_the_socket_anew_and_says_hello_again():
     assert session.room() == 0
 
 
+def test_a_connection_on_which_nobody_answers_a_hello_is_given_up_too():
+    session = ClientSession(HELLO, NETWORK, "tcp://x:1", 0.0)
+    made_anew = []
+    for tenth in range(300):
+        session.tick(tenth / 10)
+        if session.reconnect:
+            made_anew.append(tenth / 10)
+            session.reconnect = False
+        if tenth == 200:
+            session.receive(Refused("opening", "the buffer is reserving the pool", 0.2), 20.0)
+    assert made_anew == [5.1, 10.2, 15.3, 25.1]  # not while it answers
+
+
 def test_bytes_of_a_message_that_is_long_on_its_way_are_no_silence():
     session = live()
     assert not session.overdue(5.0)

@@ -13,9 +13,10 @@ import zmq
 from headrace.common.errors import ConfigError, DeadlineExceeded
 from headrace.common.wire import gate as gates
 from headrace.common.wire import sockets
-from headrace.common.wire.gate import IN, OUT, Gate, hang_up
+from headrace.common.wire.gate import IN, OUT, Gate
 from headrace.common.wire.key_files import KeyFiles
 from headrace.common.wire.keys import new_pair
+from headrace.common.wire.line import Line
 from headrace.common.wire.network import NetworkConfig
 
 WAIT_S = 10.0
@@ -211,7 +212,7 @@ def test_one_connection_can_be_cut_and_the_others_stay(door):
         assert becomes() & IN
         assert others() & IN
         dialled.send(b"hello")
-        hang_up(door.wait(door.heard)[0])
+        Line.of(door.wait(door.heard)[0]).hang_up()
         assert becomes() & LOST
         other.send(b"still here")
         assert door.wait(door.heard)[1].bytes == b"still here"

@@ -34,7 +34,7 @@ def test_bytes_of_a_frame_that_is_not_complete_are_heard(router):
     router.bind("tcp://127.0.0.1:0")
     with strangers.join(router.last_endpoint.decode()) as peer:
         peer.sendall(WORD)
-        line = Line(router.recv_multipart(copy=False)[0])
+        line = Line.of(router.recv_multipart(copy=False)[0])
         until(lambda: line.quiet_s() >= 0.1)
         peer.sendall(PART)
         until(lambda: line.quiet_s() < 0.1)
@@ -42,14 +42,17 @@ def test_bytes_of_a_frame_that_is_not_complete_are_heard(router):
     until(lambda: line.quiet_s() == math.inf)
 
 
-def test_of_another_connection_under_the_same_number_nothing_is_told(router):
+def test_of_another_connection_under_the_same_number_nothing_is_told_nor_done(router):
     router.bind("tcp://127.0.0.1:0")
     with strangers.join(router.last_endpoint.decode()) as peer:
         peer.sendall(WORD)
-        line = Line(router.recv_multipart(copy=False)[0])
+        line = Line.of(router.recv_multipart(copy=False)[0])
         assert line.quiet_s() < 10
-        line._peer = "('127.0.0.1', 1)"  # as if another had been there when the message came
+        line._names = (("127.0.0.1", 1), ("127.0.0.1", 2))  # as if another had been there when the message came
         assert line.quiet_s() == math.inf
+        line.hang_up()
+        peer.sendall(WORD)
+        assert router.recv_multipart()[1] == b"x"  # nor is it done to
 
 
 def test_of_no_connection_and_of_one_that_is_not_tcp_nothing_is_told(router, tmp_path):
@@ -58,4 +61,4 @@ def test_of_no_connection_and_of_one_that_is_not_tcp_nothing_is_told(router, tmp
     with router.context.socket(zmq.DEALER) as peer:
         peer.connect(router.last_endpoint.decode())
         peer.send(b"x")
-        assert Line(router.recv_multipart(copy=False)[0]).quiet_s() == math.inf
+        assert Line.of(router.recv_multipart(copy=False)[0]).quiet_s() == math.inf
