@@ -29,8 +29,8 @@ RATE_HZ = 50.0
 PERIODS_MS = 2 * 1e3 / RATE_HZ
 LINK_AGE_S, WEIGHT_AGE_S = 1.0, 2.0
 HEARTBEAT_S = 0.1  # of helpers.roles
-# What is declared as tolerable. That updates are owed is known when a learner was silent for two heartbeats, and two later.
-ALLOWED_S = {"actor": 0.0, "buffer": LINK_AGE_S, "learner": WEIGHT_AGE_S + 4 * HEARTBEAT_S}
+# What is declared as tolerable. That updates are owed is known a heartbeat later, and weights may be on their way.
+ALLOWED_S = {"actor": 0.0, "buffer": LINK_AGE_S, "learner": WEIGHT_AGE_S + 2 * HEARTBEAT_S}
 FAULTS, QUICK_FAULTS = 10, 1
 QUIET_S, LASTS_S = 1.0, 20.0  # without a command of the policy, after which a fault is mended; the longest fault
 READY_S, RECENT, FOLLOWED = 120.0, 40, 20  # last commands, and how many of them are to be the policy's
@@ -135,11 +135,11 @@ class Stage:
         return False
 
     def _taught(self) -> bool:
-        """Whether a learner is here, and the arm's actor acts by its weights."""
+        """Whether a learner is here, and the arm's actor acts by weights of its updates: before the first none are owed."""
         with contextlib.suppress(DeadlineExceeded):
             status = self._run.status(2.0)
             arms = [a for a in status["actors"] if a["id"] == "arm"]
-            return bool(status["learner"] and arms and arms[0]["version"][0] > 0)
+            return bool(status["learner"] and arms and arms[0]["version"][1] > 0)
         return False
 
 

@@ -31,7 +31,7 @@ def test_batches_follow_the_credit_and_carry_the_rows(buffer):
 
 
 def test_a_learner_that_is_silent_is_granted_nothing_until_it_speaks(buffer):
-    """What dies with a learner is not refunded; and robots are to know soon that newer weights are owed."""
+    """What dies with a learner is not refunded."""
     buffer.actor()
     buffer.learner()
     buffer.say(b"L", m.Draw(10, 4))
