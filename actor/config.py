@@ -28,6 +28,9 @@ class EnvConfig:
     kwargs: dict[str, Any] = option(factory=dict, help="keyword arguments of gymnasium.make or of the factory")
     wrappers: tuple[str | WrapperConfig, ...] = option((), help="wrappers, innermost first: a name or {name, kwargs}")
     max_episode_steps: int | None = option(None, help="truncate episodes here; none keeps the env's own limit", low=1)
+    reward: str = option(
+        "", help="module:function of (obs, action, next_obs, outcome) that gives each step's reward; empty: the env's own"
+    )
     roles: dict[str, Any] = option(factory=dict, help="observation key -> actor|critic|both; both where not named")
 
     # How its lanes run

@@ -124,8 +124,9 @@ def make_lanes(env: EnvConfig, window: WindowConfig, *, run_seed: int, actor: st
         EnvError: the environment is unknown, cannot be made, or has spaces that are not supported.
     """
     from headrace.actor.gym_lanes import GymLanes
+    from headrace.actor.rewarding import rewarded
 
-    return GymLanes(env, window, (run_seed, actor, epoch))
+    return rewarded(GymLanes(env, window, (run_seed, actor, epoch)), env)
 
 
 def check_env(env: EnvConfig) -> None:

@@ -13,6 +13,7 @@ from headrace.actor.config import EnvConfig, WindowConfig
 from headrace.actor.deciding import Acts, Decider, Obs
 from headrace.actor.envs import Lanes, LaneStep
 from headrace.actor.policy import Policy
+from headrace.actor.rewarding import rewarded
 from headrace.actor.stacking import FrameStack
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
@@ -120,7 +121,7 @@ def bootstrap_interval(values: Array, rng: np.random.Generator, level: float = 0
 def _lanes(env: EnvConfig, window: WindowConfig, seed: int) -> Lanes:
     from headrace.actor.gym_lanes import GymLanes
 
-    return GymLanes(env, window, (seed, "eval"))
+    return rewarded(GymLanes(env, window, (seed, "eval")), env)
 
 
 def play_lanes(

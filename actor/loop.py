@@ -22,6 +22,7 @@ from headrace.actor.people import People
 from headrace.actor.policy import MakePolicy, Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
+from headrace.actor.rewarding import rewarded
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
@@ -86,7 +87,7 @@ def _make_lanes(settings: ActorSettings, here: Joined, people: People) -> Lanes:
     lanes = RobotLanes(settings.env, settings.robot, here.spec, place, vitals, tell, here.stop, people)
     people.robot = lanes.say
     lanes.set_state({"next": uplink.next_episode})  # a spool's stream goes on, and its episodes with it
-    return lanes
+    return rewarded(lanes, settings.env)
 
 
 class ActorLoop:

@@ -328,6 +328,7 @@ def _add_pool(commands: Any) -> None:
     demos.add_argument(
         "--dones", choices=("terminated", "truncated"), default="terminated", help="what a done means that does not say"
     )
+    demos.add_argument("--reward", metavar="MODULE:FUNCTION", help="gives the rewards, as env.reward of a run does (text)")
     demos.add_argument("--outcome", choices=("success", "failure"), help="of episodes of which SRC says none")
     demos.add_argument("--n-step", type=int, metavar="N", help="window of a new pool (env steps); default: 1")
     demos.add_argument("--chunk", type=int, metavar="H", help="env steps of a decision in a new pool (count); default: 1")
@@ -457,7 +458,7 @@ def _import(args: argparse.Namespace, overrides: list[str]) -> int:
     pairs = [pair.partition("=") for pair in args.obs or ()]
     low, high = tuple(args.low or ()), tuple(args.high or ())
     names = {path: key or path for path, _, key in pairs}
-    options = ReadOptions(names, low, high, args.success or "", args.dones, args.outcome or "")
+    options = ReadOptions(names, low, high, args.success or "", args.dones, args.outcome or "", args.reward or "")
     sizes = {name: getattr(args, name) for name in ("capacity", "n_step", "chunk", "stack", "actor")}
     return import_command(args.source, args.target, options, **sizes, evict=args.evict)
 

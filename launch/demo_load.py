@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.actor.assembler import Assembler
+from headrace.actor.rewarding import find_reward
 from headrace.buffer import about
 from headrace.buffer.about import About, Last
 from headrace.buffer.manifest import NAME as MANIFEST
@@ -86,13 +87,20 @@ def name_of(source: Path) -> str:
 
 
 def open_demonstrations(source: Path, options: ReadOptions) -> Demonstrations:
-    """The file or data set at ``source``, whose format is seen from what is in it.
+    """The file or data set at ``source``, whose format is seen from what is in it, with the rewards that are asked for.
 
     Raises:
         PoolError: it is none of the formats that are read.
         PoolDamaged: it is one, but not a whole one.
-        ConfigError: what reads it is not installed; names the extra.
+        ConfigError: what reads it is not installed, and names the extra; or the function of rewards cannot be imported.
     """
+    reward = find_reward(options.reward, "the function of rewards")
+    demos = _open(source, options)
+    demos.reward = reward
+    return demos
+
+
+def _open(source: Path, options: ReadOptions) -> Demonstrations:
     if is_snapshot(source) or (source / "config.yaml").is_file():
         raise PoolError(f"{source}: rows of a run, or of snapshots, are exported first (headrace pool export {source} SHARDS)")
     if is_dataset(source):
@@ -146,7 +154,7 @@ def look_through(demos: Demonstrations, spec: TransitionSpec, progress: Progress
         found.dropped += episode.dropped
         found.stand_ins += episode.stand_ins
         ended, t = True, 0
-        for steps in episode.pieces():
+        for steps in demos.pieces(episode):
             gaps = gaps_of(steps, last)
             ends = steps.terminated | steps.truncated
             found.steps += len(steps)
@@ -310,7 +318,7 @@ def load_demonstrations(
     about.write(place, said)
     writer, done = DemoWriter(pool, actor, tasks), 0
     for episode in demos.episodes():
-        for steps in episode.pieces():
+        for steps in demos.pieces(episode):
             writer.add(steps)
             done += len(steps)
             if progress is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.actor.config import WindowConfig
+from headrace.actor.rewarding import Reward, reward_of
 from headrace.buffer.about import Last
 from headrace.common.errors import ConfigError, PoolDamaged, SpecError
 from headrace.common.rounding import first_changed
@@ -62,6 +63,7 @@ class ReadOptions:
         success: dataset of success flags, beside the actions of an episode; empty takes the format's own.
         dones: what a ``done`` means that does not say it itself, ``terminated`` or ``truncated``.
         outcome: ``success`` or ``failure`` of episodes of which the file says none; empty leaves it open.
+        reward: ``module:function`` as of ``env.reward``, in place of the file's rewards; empty takes these.
     """
 
     obs: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class ReadOptions:
     success: str = ""
     dones: str = "terminated"
     outcome: str = ""
+    reward: str = ""
 
     def key(self, path: str) -> str | None:
         """Pool key of an observation at ``path``; None when it is not wanted."""
@@ -225,6 +228,7 @@ class Demonstrations(ABC):
         fps: steps a second; 0 where the file does not say.
         tasks: number of a task -> what it is, in words, where the file says it.
         notes: what was decided about the file, for people.
+        reward: in place of the file's own.
     """
 
     path: Path
@@ -236,6 +240,17 @@ class Demonstrations(ABC):
     fps: float = 0.0
     tasks: Mapping[int, str] = MappingProxyType({})
     notes: tuple[str, ...] = ()
+    reward: Reward | None = None
+
+    def pieces(self, episode: Episode) -> Iterator[Steps]:
+        """The steps of one of its episodes, a bounded number at a time, with the rewards that they are to have.
+
+        Raises:
+            PoolDamaged: naming a column that holds something that is not finite.
+            EnvError: the function that gives the rewards is at fault.
+        """
+        for steps in episode.pieces():
+            yield steps if self.reward is None else _rewarded(steps, self.reward)
 
     @abstractmethod
     def episodes(self) -> Iterator[Episode]:
@@ -257,6 +272,14 @@ def numbers(column: Column, start: int, stop: int) -> Array:
     if changed:
         raise PoolDamaged(f"{column.name}: {changed}; scale the column, or write it as floating point")
     return values.astype("<f4", copy=False)
+
+
+def _rewarded(steps: Steps, reward: Reward) -> Steps:
+    out = np.empty(len(steps), np.float32)
+    for i, ends in enumerate(steps.terminated | steps.truncated):
+        seen, after = ({key: values[i] for key, values in obs.items()} for obs in (steps.obs, steps.next_obs))
+        out[i] = reward_of(reward, seen, steps.action[i], after, steps.outcome if ends else OUTCOME_UNKNOWN)
+    return replace(steps, reward=out)
 
 
 def stored(column: Column, start: int, stop: int) -> Array:

@@ -144,7 +144,7 @@ def _open(path: Path, config: RunConfig) -> Iterator[_Source]:
         yield _Export(path)
         return
     try:
-        demos = open_demonstrations(path, ReadOptions())
+        demos = open_demonstrations(path, ReadOptions(reward=config.env.reward))
     except (PoolDamaged, NoSpace):
         raise
     except PoolError as error:

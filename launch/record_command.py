@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.actor.envs import Lanes, LaneStep, make_lanes
+from headrace.actor.envs import Lanes, LaneStep
 from headrace.actor.guard import Vitals
 from headrace.actor.people import People
+from headrace.actor.rewarding import rewarded
 from headrace.buffer.about import About
 from headrace.common.clock import MonotonicClock
 from headrace.common.config import replace
@@ -98,7 +99,9 @@ def _script(config: RunConfig, by: str) -> Callable[..., Any] | None:
 @contextlib.contextmanager
 def _env(config: RunConfig, session: int, script: Callable[..., Any] | None) -> Iterator[_Stage]:
     """An environment, by a script that sees all of it; without one by people that it lets take over by itself."""
-    lanes: Any = make_lanes(config.env, config.window, run_seed=config.seed, actor=ACTOR, epoch=session)
+    from headrace.actor.gym_lanes import GymLanes
+
+    lanes = GymLanes(config.env, config.window, (config.seed, ACTOR, session))
     rng = np.random.default_rng(derive_seed(config.seed, ACTOR, session, "action"))
     low, high = (np.asarray(side, np.float32) for side in (lanes.spec.action.low, lanes.spec.action.high))
     rest = np.clip(np.zeros(lanes.spec.action.dim, np.float32), low, high)
@@ -107,7 +110,7 @@ def _env(config: RunConfig, session: int, script: Callable[..., Any] | None) -> 
         return rest if script is None else np.asarray(script(lanes.bare, rng), np.float32).reshape(rest.shape)
 
     with contextlib.closing(lanes):
-        yield _Stage(lanes, act, list, bool, float(lanes.bare.metadata.get("render_fps") or 0))
+        yield _Stage(rewarded(lanes, config.env), act, list, bool, float(lanes.bare.metadata.get("render_fps") or 0))
 
 
 @contextlib.contextmanager
@@ -136,7 +139,7 @@ def _robot(config: RunConfig, session: int) -> Iterator[_Stage]:
 
     lanes = RobotLanes(config.env, config.robot, spec, (config.seed, ACTOR, session), vitals, _Told(), stop, people)
     with contextlib.closing(lanes):
-        yield _Stage(lanes, act, hear, lambda: people.leave, config.robot.rate_hz)
+        yield _Stage(rewarded(lanes, config.env), act, hear, lambda: people.leave, config.robot.rate_hz)
 
 
 class _Told:

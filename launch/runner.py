@@ -17,6 +17,7 @@ from headrace.actor.best import BEST, read_evaluation
 from headrace.actor.device import require_device
 from headrace.actor.envs import check_env
 from headrace.actor.evaluate import EvalResult
+from headrace.actor.rewarding import find_reward
 from headrace.actor.robots import check_robot
 from headrace.buffer.generations import is_pool
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
@@ -151,6 +152,7 @@ def require_parts(config: RunConfig) -> None:
         check_robot(config.env)
     else:
         check_env(config.env)
+    find_reward(config.env.reward)
     if config.model.type == ModelConfig().type:
         load(MLPOptions, config.model.options, "model.options")
     else:

@@ -244,8 +244,9 @@ def _say(text: str) -> None:
 
 
 def _given(options: ReadOptions) -> dict[str, object]:
-    names = {"--obs": options.obs, "--low": options.low, "--high": options.high, "--success": options.success}
-    return {**names, "--outcome": options.outcome, "--dones": options.dones if options.dones != ReadOptions.dones else None}
+    bounds = {"--obs": options.obs, "--low": options.low, "--high": options.high}
+    says = {"--success": options.success, "--outcome": options.outcome, "--reward": options.reward}
+    return {**bounds, **says, "--dones": options.dones if options.dones != ReadOptions.dones else None}
 
 
 def _refuse(why: str, options: Mapping[str, object]) -> None:

@@ -6,6 +6,8 @@ from campaign.planting import Mutant
 
 READ, WRITE = ("tests/unit/launch/test_demo_lerobot.py",), ("tests/unit/launch/test_lerobot_export.py",)
 RECORDED = ("tests/unit/launch/test_recording.py",)
+REWARDING = ("tests/unit/actor/test_rewarding.py",)
+WORTH = "actor/rewarding.py"
 RECORDING = "launch/recording.py"
 READER, EXPORT, TRAILS = "launch/demo_lerobot.py", "launch/lerobot_export.py", "buffer/trails.py"
 
@@ -24,6 +26,22 @@ LEROBOT = (
     Mutant("rows-of-two-rates", "buffer/about.py", "self.fps != other.fps", "False", READ),
     Mutant("a-last-step-is-forgotten", "launch/demo_load.py", "found.lasts[found.episodes - 1] = left_out", "pass", WRITE),
     Mutant("exports-say-nothing-of-their-rows", "buffer/transfer.py", "about.write(place, said)", "pass", WRITE),
+    # what it is worth
+    Mutant(
+        "what-was-asked-for-is-worth-it", WORTH, "actions if step.executed is None else step.executed", "actions", REWARDING
+    ),
+    Mutant(
+        "worth-of-what-was-seen-later",
+        WORTH,
+        "for obs in (before, step.next_obs)",
+        "for obs in (step.obs, step.next_obs)",
+        REWARDING,
+    ),
+    Mutant("resets-are-worth-something", WORTH, "np.flatnonzero(step.live & ~step.crashed)", "range(self.count)", REWARDING),
+    Mutant("any-reward-goes", WORTH, "if not abs(given) <= LARGEST:", "if False:", REWARDING),
+    Mutant(
+        "a-success-from-the-start", "launch/demos.py", "steps.outcome if ends else OUTCOME_UNKNOWN", "steps.outcome", REWARDING
+    ),
     # what is recorded
     Mutant("episodes-of-any-end-are-kept", RECORDING, "take.judged == OUTCOME_SUCCESS", "True", RECORDED),
     Mutant("a-discarded-episode-is-kept", RECORDING, ' and take.said != "discard"', "", RECORDED),
