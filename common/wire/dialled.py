@@ -45,12 +45,16 @@ class Dialled:
     @property
     def line(self) -> Line:
         """The connection that there is now."""
+        self.look()
+        return self._line
+
+    def look(self) -> None:
+        """Take what ZeroMQ tells of connections; to be called now and then, since it keeps all that nobody took."""
         while (event := sockets.next_event(self._told)) is not None:
             kind, value = event
             self._line = Line(value) if kind == MADE else self._none
             if self._line.port != self._port:
                 self._line = self._none  # what was told is past, and the descriptor another's
-        return self._line
 
     def hang_up(self) -> None:
         """End the connection; what was not sent is lost with it, and ZeroMQ dials anew."""

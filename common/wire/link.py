@@ -177,6 +177,7 @@ class Link:
             if self.session.phase is Phase.ENDED:
                 break
             if hello is not None:
+                connection.look()  # a session that begins anew has mostly another connection
                 self._queue.clear()
                 executed, pending = self._role.position()
                 if not self._send(socket, [encode(replace(hello, executed=executed, pending=pending))]):
