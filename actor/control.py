@@ -237,7 +237,7 @@ class Control:
     def expired(self, now: float) -> Order:
         """The command's deadline had passed when it reached the robot: hold in its place."""
         self.counts["dropped_late"] += 1
-        self._over.reset()  # a human's command too is carried out in time or not at all
+        self._human = None  # a human's command too is carried out in time or not at all
         self._done = None
         return self._act(now, None)
 
@@ -336,7 +336,7 @@ class Control:
         """No episode is under way, and the robot holds."""
         self._forget()
         if self._paused:
-            self._enter(Phase.PAUSED, now, "the run is paused; headrace resume, or its key, has it go on")
+            self._enter(Phase.PAUSED, now, "the run is paused; status says by whom")
         else:
             self._enter(Phase.IDLE, now, "no episode was asked for")
 

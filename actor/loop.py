@@ -208,8 +208,7 @@ class ActorLoop:
             self.people.told(word)
         for word in self.people.hear():
             self._verdicts.append((int(self._recorder.newest[0]), word))
-        request = self.people.ask(self._clock.now(), self._uplink.paused)
-        if request:
+        if self._uplink.heard and (request := self.people.ask(self._clock.now(), self._uplink.paused)):
             self._uplink.event(Change(request))
             self._link.wake()
         for _ in range(len(self._verdicts)):

@@ -20,18 +20,22 @@ class People:
     A run is paused by its buffer, since updates and other actors pause with it. Who asks for that here waits for the buffer's
     word: meanwhile :attr:`paused` is not known, so a robot that holds already goes on only when the buffer says so too.
 
+    Args:
+        paused: what is known at first.
+
     Attributes:
-        paused: whether the run is paused; none while a wish of this actor's people waits for the buffer.
+        paused: whether the run is paused; none where that is not known: before the buffer has said it, and while a wish of this
+            actor's people waits for it.
         robot: says a word to the robot, if this actor drives one.
         leave: whether somebody has said that this actor is to leave.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paused: bool | None = None) -> None:
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lock = threading.Lock()  # a wish and what is known are one
         self._wish: bool | None = None
         self._ask_at = 0.0
-        self.paused: bool | None = None
+        self.paused = paused
         self.robot: Callable[[str], None] | None = None
         self.leave = False
 

@@ -91,7 +91,7 @@ class RobotLanes:
         self.spec = spec
         self._env, self._place, self._vitals, self._tell, self._stop = env, place, vitals, tell, stop
         self._operator = make_operator(config)
-        self._people = people or People()
+        self._people = people or People(paused=False)
         self._paused: bool | None = False  # as the robot was told last; none: not known
         self._words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._obs = {o.key: np.zeros((1, *o.shape), o.dtype) for o in spec.obs}
@@ -120,7 +120,7 @@ class RobotLanes:
         vitals = self._vitals()
         if self._running:
             self._send(Offer(self._episode, self._tick, np.asarray(actions, np.float32), vitals))
-        elif self.report.get("phase") == Phase.IDLE.value:
+        elif self.report.get("phase") == Phase.IDLE.value and self._people.paused is False:  # never where that is not known
             seed = derive_seed(int(self._place[0]), *self._place[1:], self._next)
             self._send(Start(self._next, seed, vitals))
         while True:

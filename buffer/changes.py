@@ -14,6 +14,7 @@ from headrace.common.wire.answers import Out
 from headrace.common.wire.codec import encode
 
 SHOWN = 8
+OPERATOR, EVERYBODY = "the operator", "*"
 
 
 class Changes:
@@ -40,23 +41,30 @@ class Changes:
         out: list[Out] = []
         answer: dict[str, str] = {}
         try:
-            out = self._do(change, clients)
+            out = self._do(change, client, clients)
         except ConfigError as error:
             answer = {"refused": str(error)}
         if not observer:
             return out
-        if self.live.not_written:
-            answer |= {"warning": f"a restart of the buffer undoes it: not written: {self.live.not_written}"}
+        if change.what == "resume" and self.live.paused_by:
+            who = ", ".join(self.live.paused_by)
+            answer["warning"] = f"still paused by {who}: by their own key, or headrace resume --everybody"
+        elif self.live.not_written:
+            answer["warning"] = f"a restart of the buffer undoes it: not written: {self.live.not_written}"
         client.changed = change.number, json.dumps(answer).encode()
         return [*out, (client.session.peer, [encode(m.Answer(change.what)), client.changed[1]])]
 
-    def _do(self, change: m.Change, clients: Collection[Client]) -> list[Out]:
+    def _do(self, change: m.Change, client: Client, clients: Collection[Client]) -> list[Out]:
+        observer = client.session.role == "observer"
+        who = OPERATOR if observer else client.session.name
         if change.what == "set":
             self.live.set(change.target, change.value)
         elif change.what == "label":
             return self._label(change, clients)
+        elif change.what == "pause":
+            self.live.pause(who)
         else:
-            self.live.pause(paused=change.what == "pause")
+            self.live.resume("" if observer and change.target == EVERYBODY else who)
         return []
 
     def _label(self, change: m.Change, clients: Collection[Client]) -> list[Out]:

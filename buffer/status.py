@@ -185,7 +185,7 @@ class Watch:
         return {
             "run": self._run_id,
             "phase": service.phase,
-            "paused": service.pacing.paused,
+            "paused_by": service.live.paused_by,
             "set": service.live.changed,
             "uptime_s": round(now - self._since, 3),
             "env_steps": totals.env_steps,
@@ -240,7 +240,7 @@ class Watch:
         if service.totals.spec is None:
             reasons.append("no actor has declared its spec yet")
         if service.pacing.paused:
-            reasons.append("the run is paused; headrace resume has it go on")
+            reasons.append(f"the run is paused by {', '.join(service.live.paused_by)}")
         if phase == "offline":
             reasons.append(f"offline: {service.totals.offline_updates} of {service.pacing.config.offline_updates} updates")
         elif not service.fleet.sessions("actor") and phase not in ("finishing", "done"):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-DEADLINE_S = 5.0
+DEADLINE_S = 10.0
 ABOUT_SET = "Change an option of a running run; it holds until the config says something else."
 ABOUT_LABEL = "Say how the running episode of an actor goes, or the one that ended last if no step followed."
 ABOUT_PAUSE = "Pause a run: no update is granted, simulators wait, and robots hold with their episode broken off."
@@ -14,8 +14,12 @@ ABOUT_PAUSE = "Pause a run: no update is granted, simulators wait, and robots ho
 
 def add_people(commands: Any, add: Any) -> None:
     """Add the four commands; ``add`` is the command line's own."""
-    for name, about in (("pause", ABOUT_PAUSE), ("resume", "Have a paused run go on.")):
-        _add_target(add(commands, name, _change, about))
+    _add_target(add(commands, "pause", _change, ABOUT_PAUSE))
+    resume = add(
+        commands, "resume", _change, "Have a run go on that was paused from here; people at a robot end their own pause."
+    )
+    _add_target(resume)
+    resume.add_argument("--everybody", action="store_true", help="end the pauses of people at robots too; look at them first")
     label = add(commands, "label", _change, ABOUT_LABEL)
     label.add_argument("actor", metavar="ACTOR", help="id of the actor (text); headrace status lists them")
     label.add_argument("word", metavar="WORD", help="success, failure or discard (text); a robot's running episode ends there")
@@ -40,10 +44,13 @@ def _change(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.credentials import network_of
     from headrace.launch.watch import endpoint_of, newest_run
 
-    what = {"label": ("actor", "word"), "set": ("key", "value")}.get(args.command, ())
-    said = [getattr(args, name) for name in what]
-    if args.command == "set":
-        said[1] = parse_value(said[1])
+    said: tuple[Any, ...] = ()
+    if args.command == "label":
+        said = args.actor, args.word
+    elif args.command == "set":
+        said = args.key, parse_value(args.value)
+    elif args.command == "resume" and args.everybody:
+        said = ("*",)
     target = args.target or newest_run(Path("runs"))
     observer = Observer(endpoint_of(target), network_of(target, overrides))
     try:

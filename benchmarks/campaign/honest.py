@@ -78,6 +78,7 @@ def of_actors() -> list[Parts]:
         _bytes(label_parts(3, Label(Kind.DISCARD, 1, 3, 4))),
         [encode(m.WeightsGet(1, 2, 0, 4096))],
         [encode(m.EpisodeEnd(3, 1.5, 200, 1))],
+        [encode(m.Change("pause"))],
         [encode(m.Goodbye(False, "EnvError: gone"))],
     ]
 
@@ -108,7 +109,13 @@ def of_evaluators() -> list[Parts]:
 
 def of_observers() -> list[Parts]:
     """What an observer may send."""
-    return [hello("observer", "o", b"4"), [encode(m.Query("status"))]]
+    return [
+        hello("observer", "o", b"4"),
+        [encode(m.Query("status"))],
+        [encode(m.Change("label", 1, "a", "success"))],
+        [encode(m.Change("set", 2, "pacing.lead_steps", 64))],
+        [encode(m.Change("resume", 3))],
+    ]
 
 
 def of_buffers() -> list[Parts]:

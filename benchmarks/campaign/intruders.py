@@ -70,13 +70,13 @@ TRESPASSERS = [
 ATTACKS = [*STRANGERS, *IMPOSTORS, *TRESPASSERS]
 # What each role may say; everything else of SAYINGS is said by those who may not.
 MAY = {
-    "actor": ("rows", "label", "fetch"),
+    "actor": ("rows", "label", "change", "fetch"),
     "evaluator": ("fetch",),
     "learner": ("publish", "draw", "rate"),
     "rank": ("draw", "rate"),
-    "observer": ("status", "snapshot"),
+    "observer": ("status", "snapshot", "change"),
 }
-SAYINGS = ("rows", "label", "publish", "draw", "rate", "status", "snapshot", "fetch")
+SAYINGS = ("rows", "label", "publish", "draw", "rate", "status", "snapshot", "change", "fetch")
 
 
 def make_keys(files: KeyFiles) -> dict[str, Secret | None]:
@@ -156,6 +156,7 @@ def _sayings(epoch: int, identity: str) -> Iterator[tuple[str, Parts]]:
     yield "rate", [encode(m.Rate(1, 1)), np.zeros(1, "<i8").tobytes(), np.ones(1, "<f4").tobytes()]
     yield "status", [encode(m.Query("status"))]
     yield "snapshot", [encode(m.Query("snapshot"))]
+    yield "change", [encode(m.Change("resume", 1))]
     yield "fetch", [encode(m.WeightsGet(epoch, 1, 0, 1 << 10))]
 
 

@@ -8,6 +8,7 @@ PEOPLE_TEST = ("tests/unit/actor/test_people.py",)
 TAKEOVER_TEST, SAY_TEST, DEVICES_TEST, CONTROL_TEST, LOOP_TEST = (
     (f"tests/unit/actor/test_{name}.py",) for name in ("takeover", "people_say", "devices", "control", "loop")
 )
+ROBOT_LANES_TEST = ("tests/unit/actor/test_robot_lanes.py",)
 SCRIBE_TEST = ("tests/unit/actor/test_scribe.py",)
 UPLINK_TEST = ("tests/protocol/test_uplink.py",)
 CHANGES_TEST = ("tests/protocol/test_changes.py",)
@@ -125,6 +126,13 @@ PEOPLE = (
         "",
         CONTROL_TEST,
     ),
+    Mutant(
+        "a-humans-command-is-said-again-when-it-was-late",
+        CONTROL,
+        "        self._human = None  # a human's command too",
+        "        # a human's command too",
+        CONTROL_TEST,
+    ),
     # words
     Mutant(
         "a-verdict-ends-nothing",
@@ -157,6 +165,13 @@ PEOPLE = (
     ),
     Mutant("a-buffer-may-arm-a-robot", "actor/uplink.py", "if message.word not in VERDICTS:", "if False:", UPLINK_TEST),
     # a run that is paused
+    Mutant(
+        "an-episode-begins-where-a-pause-is-not-known",
+        "actor/robot_lanes.py",
+        " and self._people.paused is False:",
+        ":",
+        ROBOT_LANES_TEST,
+    ),
     Mutant("a-paused-robot-begins-an-episode", CONTROL, "        if self._paused:\n", "        if False:\n", CONTROL_TEST),
     Mutant(
         "a-robot-goes-on-before-the-buffer-says-so",
@@ -174,7 +189,23 @@ PEOPLE = (
         CHANGES_TEST,
     ),
     Mutant("a-paused-run-grants-steps", PACING, "if self.paused or (self.offline", "if (self.offline", CHANGES_TEST),
-    Mutant("a-restart-ends-a-pause", LIVE, 'pacing.paused = bool(known["paused"])', "pass", CHANGES_TEST),
+    Mutant(
+        "a-restart-ends-a-pause", LIVE, "            pacing.paused = bool(self.paused_by)\n", "            pass\n", CHANGES_TEST
+    ),
+    Mutant(
+        "one-ends-the-pauses-of-all",
+        LIVE,
+        "if who and other != who]",
+        "if False]",
+        CHANGES_TEST,
+    ),
+    Mutant(
+        "a-robot-ends-the-pauses-of-all",
+        CHANGES,
+        '"" if observer and change.target == EVERYBODY else who',
+        '"" if change.target == EVERYBODY else who',
+        CHANGES_TEST,
+    ),
     Mutant(
         "what-was-set-outlives-the-config",
         LIVE,

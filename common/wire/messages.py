@@ -183,10 +183,11 @@ class LabelHead(Message, tag=14, senders=("actor",), frames=None):
 class Change(Message, tag=15, senders=("actor", "observer")):
     """People change the run while it goes on.
 
-    ``what`` is ``pause`` or ``resume``; from an observer also ``label``, with an actor as ``target`` and a word as ``value``,
-    or ``set``, with a key as ``target`` and its ``value``. An observer gets an :class:`Answer`: an empty object, or why it was
-    ``refused``. One that comes again under the same ``number`` is answered and not done again. An actor gets no answer, but
-    sees the :class:`State`.
+    ``what`` is ``pause`` or ``resume``, which ends the sender's own pause, or everybody's with ``*`` as an observer's
+    ``target``; from an observer also ``label``, with an actor as ``target`` and a word as ``value``, or ``set``, with a key as
+    ``target`` and its ``value``. An observer gets an :class:`Answer`: an object that is empty, or tells why it was ``refused``,
+    or a ``warning``. One that comes again under the same ``number`` is answered and not done again. An actor gets no answer,
+    but sees the :class:`State`.
     """
 
     what: str = text(16)

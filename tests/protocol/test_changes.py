@@ -47,8 +47,8 @@ def test_while_the_run_is_paused_no_update_is_granted_and_no_simulator_steps(buf
     assert allowance(buffer) == before
     assert drawn(buffer, 4) == 0
     status = buffer.status()
-    assert (status["phase"], status["paused"]) == ("paused", True)
-    assert "the run is paused; headrace resume has it go on" in status["waiting"]
+    assert (status["phase"], status["paused_by"]) == ("paused", ["the operator"])
+    assert "the run is paused by the operator" in status["waiting"]
     assert change(buffer, "pause") == ([], {})  # nothing new
     told, answer = change(buffer, "resume", 7)
     assert {message.phase for _, message in told if isinstance(message, m.State)} == {"training"}
@@ -78,6 +78,27 @@ def test_the_people_of_a_robot_may_pause_and_resume_and_nothing_else(buffer):
     buffer.learner()
     assert kinds(buffer.say(b"L", m.Change("pause"))) == [m.Declined]
     assert buffer.service.refused.by_reason == {"change": 3, "direction": 1}
+
+
+def test_a_run_goes_on_when_everybody_who_paused_it_has_it_go_on(buffer):
+    buffer.actor()
+    observer(buffer)
+    change(buffer, "pause", peer=b"A")
+    assert change(buffer, "pause", 1)[0] == []  # it is already
+    assert buffer.status()["paused_by"] == ["actor/a", "the operator"]
+    told, answer = change(buffer, "resume", 2)
+    assert (told, buffer.status()["phase"]) == ([], "paused")
+    assert answer["warning"].startswith("still paused by actor/a: by their own key")
+    assert change(buffer, "resume", peer=b"A")[0] != []
+    assert buffer.status()["paused_by"] == []
+    change(buffer, "pause", peer=b"A")
+    change(buffer, "resume", 0, "*", peer=b"A")  # nobody at a robot ends the pause of others
+    change(buffer, "pause", 3)
+    change(buffer, "resume", 0, "*", peer=b"A")
+    assert buffer.status()["paused_by"] == ["the operator"]
+    change(buffer, "pause", peer=b"A")
+    assert change(buffer, "resume", 4, "*")[1] == {}
+    assert not buffer.service.pacing.paused
 
 
 def test_a_word_goes_to_its_actor_once(buffer):
@@ -144,14 +165,18 @@ def pacing(**options):
 
 def test_a_restart_of_the_buffer_undoes_nothing_and_a_change_of_the_config_has_the_last_word(tmp_path):
     live = Live(pacing(), tmp_path)
-    live.pause(paused=True)
+    live.pause("actor/a")
+    live.pause("the operator")
+    live.resume("the operator")
     live.set("pacing.lead_steps", 64)
     live.set("pacing.lead_steps", 65)
     live.set("pacing.robot_share", 0.5)
     with pytest.raises(ConfigError, match="above the largest allowed value"):
         live.set("pacing.robot_share", 2)
     again = pacing()
-    assert Live(again, tmp_path).changed == {"pacing.lead_steps": 65, "pacing.robot_share": 0.5}
+    found = Live(again, tmp_path)
+    assert found.paused_by == ["actor/a"]
+    assert found.changed == {"pacing.lead_steps": 65, "pacing.robot_share": 0.5}
     assert (again.paused, again.config.lead_steps, again.config.robot_share) == (True, 65, 0.5)
     other = pacing(lead_steps=200)
     assert Live(other, tmp_path).changed == {"pacing.robot_share": 0.5}

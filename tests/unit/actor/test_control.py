@@ -361,6 +361,19 @@ def test_a_device_that_gives_positions_takes_over_where_the_arm_is_and_stops_it_
     assert (scene.told[-1], scene.control.why) == ("stop", "device and robot did not agree in 0.5 s")
 
 
+def test_a_humans_command_that_came_late_to_the_robot_is_a_hold_and_the_human_keeps_the_robot():
+    scene = Scene().running()
+    scene.period(want(0, 0.0), human=[0.1])
+    scene.period(human=[0.1])
+    scene.now += 0.1
+    scene.control.begin(scene.now, Observation({"count": np.zeros(1, np.float32)}), HERE, 0, np.array([0.1], np.float32))
+    assert scene.control.decide(scene.now).command.kind == "human"
+    scene.carry_out(scene.control.expired(scene.now + 0.06))
+    scene.period(human=[0.1])
+    assert scene.told[1:] == [("human", 0, 1, 0.1), ("hold", 0, 2, 0.1), ("human", 0, 3, 0.2)]
+    assert scene.control.counts == {"dropped_late": 1}
+
+
 def test_a_human_of_a_robot_of_displacements_says_the_command_itself():
     scene = Scene(guard={"command": "displacement"}).running()
     scene.period(want(0, 0.2))

@@ -39,7 +39,7 @@ class Driven:
         spec = make_spec(env, WINDOW, robot=True)
         self.stop, self.reports, self.rows = threading.Event(), [], []
         self.heard = float("inf")
-        self.people = People()
+        self.people = People(paused=False)
         self.lanes = RobotLanes(env, config, spec, (0, "arm", 1), self.vitals, self.reports.append, self.stop, self.people)
         self.recorder = Recorder(spec, 1)
         self.recorder.begin(self.lanes.reset())
@@ -188,7 +188,7 @@ def test_a_human_takes_a_fake_arm_over_and_brings_it_there_and_rows_say_who_acte
     env = EnvConfig("headrace.actor.fake_arm:FakeArm", kwargs={"size": 8}, max_episode_steps=400)
     human = TeleopConfig("headrace.actor.fake_human:FakeHuman", {"patience": 5, "periods": None, "step": 0.3})
     guard = {"low": (-1.5,), "high": (1.5,), "max_delta": (0.3,), "late": 50, "hold_s": 9.0}
-    with Driven(env, guard=guard, teleop=human, rate_hz=50.0) as driven:
+    with Driven(env, guard=guard, teleop=human, rate_hz=20.0) as driven:
         while not driven.episodes:
             assert time.monotonic() < driven.end
             driven.step(0.0)
@@ -198,17 +198,17 @@ def test_a_human_takes_a_fake_arm_over_and_brings_it_there_and_rows_say_who_acte
     rows = [block.rows[i] for block, i in driven.rows if block.rows[i]["episode"] == ended.episode]
     acted = [int(row["source"][0]) for row in rows]
     first = acted.index(SOURCE_HUMAN)
-    assert set(acted[first:]) == {SOURCE_HUMAN}
+    assert all(row["source"][0] == SOURCE_HUMAN or row["health"] & HEALTH_HELD for row in rows[first:])  # a hold is nobody's
     assert rows[first - 1]["health"] & HEALTH_HELD  # taken over by a hold
     commands = np.stack([row["action"] for row in rows])
     assert np.abs(np.diff(commands, axis=0)).max() <= 0.3 + 1e-6
     assert np.abs(commands[first:]).max() > 0
-    assert driven.recorder.human_steps == len(acted) - first
+    assert driven.recorder.human_steps >= sum(acted) > 0
 
 
 def test_an_env_with_people_of_its_own_is_a_robot_whose_rows_say_so():
     env = EnvConfig(ENV, kwargs={"lengths": [9]}, wrappers=(WrapperConfig("helpers.people:TakenOver", {"at": [3, 4]}),))
-    with Driven(env, guard={"command": "displacement"}) as driven:
+    with Driven(env, guard={"command": "displacement", "late": 100, "hold_s": 60.0}) as driven:
         driven.until(lambda: len(driven.episodes) >= 2)
     told = {(int(b.rows[i]["t"]), int(b.rows[i]["source"][0]), float(b.rows[i]["action"][0])) for b, i in driven.rows}
     assert {t for t, source, _ in told if source == SOURCE_HUMAN} == {3, 4}
@@ -216,7 +216,7 @@ def test_an_env_with_people_of_its_own_is_a_robot_whose_rows_say_so():
 
 
 def test_a_verdict_typed_by_the_operator_ends_the_episode_and_a_pause_holds_until_the_buffer_has_the_run_go_on():
-    with Driven(robot(length=9999), rate_hz=50.0) as driven:
+    with Driven(robot(length=9999), guard={"late": 100, "hold_s": 60.0}, rate_hz=50.0) as driven:
         driven.until(lambda: driven.rows)
         driven.lanes.say("success")
         driven.until(lambda: driven.episodes)
@@ -237,3 +237,14 @@ def test_a_verdict_typed_by_the_operator_ends_the_episode_and_a_pause_holds_unti
         driven.until(lambda: driven.rows[-1][0].rows[driven.rows[-1][1]]["episode"] == 2)
         driven.lanes.say("quit")
         driven.until(lambda: driven.people.hear() == [] and driven.people.leave)
+
+
+def test_no_episode_begins_where_nobody_knows_whether_the_run_is_paused():
+    with Driven(robot(length=4)) as driven:
+        driven.people.paused = None
+        driven.until(lambda: driven.lanes.report["phase"] == "idle")
+        for _ in range(10):
+            driven.step()
+            assert driven.lanes.report["phase"] == "idle"
+        driven.people.paused = False
+        driven.until(lambda: driven.rows)

@@ -11,6 +11,8 @@ from helpers.weights import mlp_weights
 from headrace.actor import ActorConfig, NetworkConfig, Session, TransitionSpec
 from headrace.actor.policy import MlpPolicy
 from headrace.common.errors import DeadlineExceeded, EnvError, OutboxFull, SpecError
+from headrace.common.specs import OUTCOME_FAILURE
+from headrace.common.wire import messages as m
 
 NOBODY = "tcp://127.0.0.1:9"
 SPEC = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-1], [1])
@@ -113,4 +115,22 @@ def test_stacked_frames_are_those_of_the_rows():
                 session.record(see(episode, t + 1), action, 0.0, t == 3, False)
         with pytest.raises(EnvError, match="no older frames"):
             session.act(see(0, 0))
+        session.close(0.0)
+
+
+def test_a_word_from_elsewhere_is_a_verdict_and_a_pause_is_told():
+    with Session(NOBODY, "arm-0", SPEC, actor=ActorConfig(flush_s=0.0)) as session:
+        assert not session.paused
+        session.begin(see(0, 0))
+        session.record(see(0, 1), [0.0], 0.0, True, False)
+        session.uplink.received(m.State(phase="paused"), [])
+        session.uplink.received(m.Word("failure"), [])
+        end = time.monotonic() + 20
+        while not len(session.uplink._labels):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        assert session.paused
+        session.uplink.received(m.State(phase="training"), [])
+        assert not session.paused
+        assert session.uplink._labels._items[0][1].outcome == OUTCOME_FAILURE
         session.close(0.0)

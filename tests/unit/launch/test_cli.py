@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headrace.launch import cli, exits, key_command
+from headrace.launch import cli, exits, key_command, people_command
 from headrace.launch.keys import all_keys, keys_text
 
 PENDULUM = {"env": {"id": "Pendulum-v1"}}
@@ -164,6 +164,7 @@ def test_every_option_that_help_lists_is_taken(words, option, value, arguments, 
         monkeypatch.setattr(cli, f"_{name}", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
     for name in ("new", "list", "revoke"):
         monkeypatch.setattr(key_command, f"_{name}", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
+    monkeypatch.setattr(people_command, "_change", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
     given = [f"{option}={value[0]}"] if glue and value else [option, *value]
     dest = option[2:].replace("-", "_")
     assert cli.main([*words, *arguments, *given]) == 0
