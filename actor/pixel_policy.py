@@ -11,14 +11,13 @@ import numpy as np
 
 from headrace.actor.freshness import cameras_of
 from headrace.actor.policy import RENEW, Box, require_tensors, squashed
+from headrace.common.convolutions import encode, encoder_shapes, projected, projected_shapes
 from headrace.common.errors import SpecError
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.common.weights import WeightSet, require_policy
 
 Array = np.ndarray[Any, Any]
 CLASS = "headrace.learner.pixels:Pixels"
-KERNEL = 3
-NORM_EPSILON = np.float32(1e-5)  # of torch's layer norm
 LOG_STD = (-20.0, 2.0)  # where the model clamps
 
 
@@ -68,23 +67,16 @@ class PixelLayout:
         shapes: dict[str, tuple[int, ...]] = {}
         images = 0
         for number, o in cameras.items():
-            height, width, inputs = o.shape[0], o.shape[1], spec.stack * o.shape[2]
-            for i, (outputs, stride) in enumerate(zip(channels, strides, strict=True)):
-                name = f"encoders.{number}.convolutions.{i}"
-                shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (outputs, inputs, KERNEL, KERNEL), (outputs,)
-                height, width, inputs = (height - KERNEL) // stride + 1, (width - KERNEL) // stride + 1, outputs
-            images += inputs * height * width
-        shapes["actor.projection.weight"], shapes["actor.projection.bias"] = (kept, images), (kept,)
-        shapes["actor.norm.weight"] = shapes["actor.norm.bias"] = (kept,)
-        width = kept + spec.stack * sum(math.prod(o.shape) for o in rest)
-        for name, outputs in [*((f"trunk.{i}", n) for i, n in enumerate(hidden)), ("head", 2 * math.prod(spec.action.shape))]:
-            shapes[f"actor.dense.{name}.weight"], shapes[f"actor.dense.{name}.bias"] = (outputs, width), (outputs,)
-            width = outputs
+            own, features = encoder_shapes(f"encoders.{number}", o, spec.stack, channels, strides)
+            shapes |= own
+            images += features
+        plain = spec.stack * sum(math.prod(o.shape) for o in rest)
+        shapes |= projected_shapes("actor", images, plain, kept, hidden, 2 * math.prod(spec.action.shape))
         return cls(cameras, rest, strides, len(hidden), shapes)
 
 
 class PixelPolicy:
-    """The actor of :class:`headrace.learner.pixels.Pixels`, forward only, in float32: convolutions as products of patches.
+    """The actor of :class:`headrace.learner.pixels.Pixels`, forward only, in float32.
 
     Args:
         weights: description and tensors, as published.
@@ -109,37 +101,13 @@ class PixelPolicy:
         """Actions for L lanes; an observation that is not finite may give an action that is not."""
         tensors = self._tensors
         with np.errstate(all="ignore"):
-            images = [self._encode(tensors, number, obs[o.key]) for number, o in self._layout.cameras.items()]
-            kept = np.tanh(_norm(_linear(np.concatenate(images, 1), tensors, "actor.projection"), tensors, "actor.norm"))
-            x = np.concatenate([kept, *(_flat(obs[o.key], o) for o in self._layout.rest)], 1)
-            for i in range(self._layout.hidden):
-                x = np.maximum(_linear(x, tensors, f"actor.dense.trunk.{i}"), np.float32(0))
-            unit = squashed(_linear(x, tensors, "actor.dense.head"), LOG_STD, rng, deterministic)
-            return self._box.place(unit.reshape(len(x), *self._shape))
-
-    def _encode(self, tensors: Mapping[str, Array], number: int, images: Array) -> Array:
-        """``(L, [h,] H, W, C)`` uint8 -> ``(L, F)``; stacked frames are further colours."""
-        frames = images[:, None] if images.ndim == 4 else images
-        x = np.moveaxis(frames, 1, 3).reshape(len(frames), *frames.shape[2:4], -1).astype(np.float32)
-        x = x / np.float32(255) - np.float32(0.5)
-        for i, stride in enumerate(self._layout.strides):
-            name = f"encoders.{number}.convolutions.{i}"
-            weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-            patches = np.lib.stride_tricks.sliding_window_view(x, (KERNEL, KERNEL), (1, 2))[:, ::stride, ::stride]
-            places = patches.shape[:3]
-            flat = patches.reshape(-1, weight[0].size) @ weight.reshape(len(weight), -1).T + bias
-            x = np.maximum(flat, np.float32(0)).reshape(*places, len(weight))
-        return np.moveaxis(x, 3, 1).reshape(len(x), -1)
-
-
-def _linear(x: Array, tensors: Mapping[str, Array], name: str) -> Array:
-    return np.asarray(x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"])
-
-
-def _norm(x: Array, tensors: Mapping[str, Array], name: str) -> Array:
-    centred = x - x.mean(1, keepdims=True)
-    scale = np.sqrt((centred * centred).mean(1, keepdims=True) + NORM_EPSILON)
-    return np.asarray(centred / scale * tensors[f"{name}.weight"] + tensors[f"{name}.bias"])
+            images = [
+                encode(tensors, f"encoders.{n}", obs[o.key], self._layout.strides) for n, o in self._layout.cameras.items()
+            ]
+            rest = [_flat(obs[o.key], o) for o in self._layout.rest]
+            head = projected(tensors, "actor", images, rest, self._layout.hidden)
+            unit = squashed(head, LOG_STD, rng, deterministic)
+            return self._box.place(unit.reshape(len(head), *self._shape))
 
 
 def _flat(x: Array, spec: ObsSpec) -> Array:

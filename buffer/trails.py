@@ -56,6 +56,7 @@ class Taken:
         terminated: ``(n,)`` bool.
         truncated: ``(n,)`` bool.
         source: ``(n,)`` uint8 ``SOURCE_*``.
+        health: ``(n,)`` uint8, bits ``HEALTH_*``.
     """
 
     obs: dict[str, Array]
@@ -65,6 +66,7 @@ class Taken:
     terminated: Array
     truncated: Array
     source: Array
+    health: Array
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -136,6 +138,7 @@ def _taken(batch: Batch, spec: TransitionSpec) -> Taken:
         alone & (rows["terminated"] != 0),
         alone & (rows["truncated"] != 0) & (rows["terminated"] == 0),
         rows["source"][:, 0],
+        rows["health"],
     )
 
 

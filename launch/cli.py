@@ -1,5 +1,5 @@
 """The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|
-record|pause|resume|label|set|keys|doctor``."""
+record|pause|resume|label|set|classifier|keys|doctor``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import headrace
 from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
+from headrace.launch.classifier_command import add_classifier
 from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE, leave
 from headrace.launch.key_command import add_keys
 from headrace.launch.people_command import add_people
@@ -39,6 +40,7 @@ LIGHT = (
     "resume",
     "label",
     "set",
+    "classifier",
     "keys",
 )
 
@@ -231,6 +233,7 @@ def _add_tools(commands: Any) -> None:
     _add_dry_run(commands)
     _add_record(commands)
     add_people(commands, _add)
+    add_classifier(commands, _add)
     add_keys(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")

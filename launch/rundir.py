@@ -172,11 +172,11 @@ class RunDir:
                 time.sleep(0.05)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` so that a reader sees the old content or the new, never a part."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``content`` so that a reader sees what was there before or what is new, never a part."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
         part.replace(path)
     except OSError:
         part.unlink(missing_ok=True)

@@ -52,7 +52,7 @@ def export_lerobot_command(target: Path, out: Path, options: LeRobotOptions) -> 
     from headrace.launch.lerobot_export import export_lerobot
 
     try:
-        with _rows_of(target, out) as pool, Counting("exporting", passes=3) as counting:
+        with rows_of(target, out.with_name(f"{out.name}.rows")) as pool, Counting("exporting", passes=3) as counting:
             done = export_lerobot(pool, out, options, counting)
     except KeyboardInterrupt:
         _say(f"stopped: {out} was not made")
@@ -72,14 +72,14 @@ def export_lerobot_command(target: Path, out: Path, options: LeRobotOptions) -> 
 
 
 @contextlib.contextmanager
-def _rows_of(target: Path, out: Path) -> Iterator[PoolView | SACReplayPool]:
-    """The pool that ``target`` names; of an export one beside ``out``, as long as it is needed."""
+def rows_of(target: Path, place: Path) -> Iterator[PoolView | SACReplayPool]:
+    """The pool that ``target`` names; of an export one that is made at ``place``, as long as it is needed."""
     if not is_shards(target):
         with open_pool(find_pool(target)) as pool:
             yield pool
         return
     reader = ShardReader(target)
-    partial = Partial(out.with_name(f"{out.name}.rows"))
+    partial = Partial(place)
     try:
         with pool_for(reader, partial.path, reader.rows) as pool, Counting("reading", passes=2) as counting:
             import_pool(target, pool, progress=counting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.bound_faults import BOUNDS
 from campaign.chaos_faults import CHAOS
 from campaign.checkpoint_faults import CHECKPOINTS
+from campaign.classifier_faults import CLASSIFIER
 from campaign.client_faults import CLIENT
 from campaign.data_faults import DATA
 from campaign.drawing_faults import DRAWING
@@ -32,6 +33,7 @@ MUTANTS = {
         *BOUNDS,
         *CHAOS,
         *CHECKPOINTS,
+        *CLASSIFIER,
         *CLIENT,
         *DATA,
         *DRAWING,

@@ -78,6 +78,7 @@ MANUAL = [
     "resume",
     "label",
     "set",
+    "classifier",
     "keys",
     "doctor",
 ]

@@ -1,0 +1,53 @@
+"""Planted faults of the success classifier: what it learns from, when it says success, and how its rates are counted."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+FORWARD, COMMAND = ("tests/unit/actor/test_success.py",), ("tests/unit/launch/test_classifier.py",)
+FRAMES, REPORT = "launch/classifier_frames.py", "launch/classifier_report.py"
+
+CLASSIFIER = (
+    Mutant(
+        "images-not-centred-in-numpy",
+        "common/convolutions.py",
+        "x / np.float32(255) - np.float32(0.5)",
+        "x / np.float32(255)",
+        FORWARD,
+    ),
+    Mutant(
+        "held-images-need-not-follow",
+        "actor/success.py",
+        "self._seen + 1 if probability >= self._threshold else 0",
+        "self._seen + (probability >= self._threshold)",
+        FORWARD,
+    ),
+    Mutant("held-goes-on-over-episodes", "actor/success.py", "    held.restart()\n", "", FORWARD),
+    Mutant(
+        "one-image-too-few-is-held", "actor/success.py", "self._seen >= self._hold", "self._seen >= self._hold - 1", FORWARD
+    ),
+    Mutant(
+        "cameras-of-another-size-pass", "actor/success.py", "(found.shape, found.dtype) != (o.shape, o.dtype)", "False", FORWARD
+    ),
+    Mutant("classifier-learns-from-itself", FRAMES, "clip.said is not None and clip.said == clip.success", "False", COMMAND),
+    Mutant(
+        "what-people-contradict-is-left-out",
+        FRAMES,
+        "clip.said is not None and clip.said == clip.success",
+        "clip.said is not None",
+        COMMAND,
+    ),
+    Mutant("last-image-is-not-there", FRAMES, ", parts[-1].after[o.key][None]]", "]", COMMAND),
+    Mutant("doubtful-images-are-learned", FRAMES, "= NOBODY_KNOWS\n", "= NOT\n", COMMAND),
+    Mutant(
+        "judged-by-what-was-learned",
+        "launch/classifier_command.py",
+        "for clip in test], rule, options",
+        "for clip in train], rule, options",
+        COMMAND,
+    ),
+    Mutant("check-judges-by-what-was-learned", "launch/classifier_command.py", "if clip.identity not in known]", "]", COMMAND),
+    Mutant("early-success-is-not-false", REPORT, "at is not None and at < before", "False", COMMAND),
+    Mutant("first-image-is-judged", REPORT, "first_held(found[1:], held)", "first_held(found, held)", COMMAND),
+    Mutant("bound-of-failures-alone", REPORT, "failure_bound(self.false + self.early, ", "failure_bound(self.false, ", COMMAND),
+)
