@@ -241,6 +241,7 @@ class Assembler:
         for name in _COPIED:
             rows[name] = step(name, ids)
         if self._chunks:
+            rows["health"] = np.bitwise_or.reduce(np.where(inside, step("health", window), 0), axis=1)  # of all its own steps
             rows["action"] = np.where(inside[:, :, None], step("action", window), step("decided", ids))
         else:
             rows["action"] = step("action", ids)

@@ -20,6 +20,19 @@ class WrapperConfig:
 
 
 @dataclass(frozen=True)
+class SuccessConfig:
+    """Success by a classifier: who has it looks at each step, and success ends the episode. See docs/robots.md."""
+
+    file: str = option("", help="as `headrace classifier train` wrote it; empty: the env says what has succeeded, and rewards")
+    threshold: float | None = option(
+        None, help="probability from which an image shows success; none: the file's", low=1e-6, high=1 - 1e-6
+    )
+    hold: int | None = option(
+        None, help="images in a row that must show it; none: as the file says", unit="frames", low=1, high=1000
+    )
+
+
+@dataclass(frozen=True)
 class EnvConfig:
     """The environment, its lanes (parallel episodes of one actor process) and how they reset."""
 
@@ -31,6 +44,7 @@ class EnvConfig:
     reward: str = option(
         "", help="module:function of (obs, action, next_obs, outcome) that gives each step's reward; empty: the env's own"
     )
+    success: SuccessConfig = option(factory=SuccessConfig, help="reward 1 and an episode's end by a success classifier")
     roles: dict[str, Any] = option(factory=dict, help="observation key -> actor|critic|both; both where not named")
 
     # How its lanes run

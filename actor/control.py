@@ -21,7 +21,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from headrace.actor.config import RobotConfig
 from headrace.actor.guard import Deed, Guard, Verdict, Vitals
 from headrace.actor.robot import Command, Observation, RobotState
 from headrace.actor.signals import Begun, Broken, Offer, Said, Signal, Start, Stepped
+from headrace.actor.success import health_of
 from headrace.actor.takeover import Hands, TakeOver
 from headrace.actor.teleop import NOBODY
 from headrace.actor.words import OUTCOME_OF
@@ -302,6 +303,9 @@ class Control:
             self.signals.append(Begun(self._start.episode, dict(seen.values)))
             return
         assert done is not None, "a running period carries out a command or ends the episode"
+        done = replace(done, health=done.health | health_of(seen.judged))
+        if seen.judged and self._verdict == "failure":
+            seen = replace(seen, reward=0.0)  # people take the classifier's back
         action, source = done.action, done.source
         if seen.executed is not None:
             action, source = seen.executed, SOURCE_HUMAN

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.common.label import Kind, Label
+from headrace.common.label import MAX_REWARD_BYTES, Kind, Label
 
 Array = np.ndarray[Any, Any]
 
@@ -37,3 +37,12 @@ class Episodes:
         """A label about every row of ``episode``; none when nothing of it is remembered. Its stream is still to be named."""
         span = self._spans.get(episode)
         return None if span is None else Label(kind, 0, *span, outcome, episode=episode)
+
+    def take_back(self, episode: int, window: int) -> Label | None:
+        """A label by which rows of ``episode``, of ``window`` steps each, earn nothing: the last ones that may be named."""
+        span = self._spans.get(episode)
+        if span is None:
+            return None
+        first = max(span[0], span[1] + 1 - MAX_REWARD_BYTES // (4 * window))
+        rewards = np.zeros((span[1] + 1 - first, window), "<f4")
+        return Label(Kind.REWARDS, 0, first, span[1], rewards=rewards, episode=episode)

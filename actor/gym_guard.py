@@ -16,6 +16,7 @@ from headrace.actor.config import EnvConfig
 from headrace.actor.gym_human import human_action
 from headrace.actor.gym_make import AnyEnv, make_env, reason_of
 from headrace.actor.gym_spaces import blank
+from headrace.actor.gym_success import JUDGED
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
 
@@ -62,8 +63,8 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
     Reset k (the ``turn``) of lane l begins episode ``k * L + l`` and is seeded for it, whoever calls it; an environment with a
     method ``on_episode(lane, episode)`` is told first. A step or reset that raises ends the episode as truncated with
     the reason under info ``CRASH``, in every autoreset mode alike, and the next reset makes the environment anew: a
-    reset that raises is thus an episode that crashed before its first step. Of info only task, outcome and a human's action
-    pass, so that nobody batches what nobody reads.
+    reset that raises is thus an episode that crashed before its first step. Of info only task, outcome, a human's action
+    and what a classifier says pass, so that nobody batches what nobody reads.
     """
 
     def __init__(self, maker: SubEnv) -> None:
@@ -96,7 +97,7 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         if not self._crash:
             try:
                 obs, reward, terminated, truncated, info = self.env.step(action)
-                told = self._human(info)
+                told = self._human(info) | ({JUDGED: info[JUDGED]} if JUDGED in info else {})
                 if not (terminated or truncated):
                     return obs, float(reward), False, False, told
                 # The autoreset that follows may overwrite an array that the env uses again and again.

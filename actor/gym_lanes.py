@@ -17,6 +17,8 @@ from headrace.actor.gym_guard import CRASH, HUMAN, SUCCESS, TASK, SubEnv
 from headrace.actor.gym_human import ACTION, FLAG, human_action
 from headrace.actor.gym_make import AnyVectorEnv, make_env, reason_of
 from headrace.actor.gym_spaces import frames_of, leaves_of, put_frame, spec_of
+from headrace.actor.gym_success import JUDGED
+from headrace.actor.success import health_of
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN, SOURCE_HUMAN
@@ -99,6 +101,7 @@ class GymLanes:
             success=success,
             task=self._task,
             executed=executed,
+            health=self._read_judged(live, ended, infos),
             source=source,
         )
 
@@ -258,6 +261,17 @@ class GymLanes:
                     executed, source = np.array(asked, np.float32).reshape(self.count, -1), np.zeros(self.count, np.uint8)
                 executed[lane], source[lane] = action, SOURCE_HUMAN
         return executed, source
+
+    def _read_judged(self, live: Array, ended: Array, infos: Mapping[str, Any]) -> Array | None:
+        """What a success classifier said of the lanes' steps, as bits of health; none where there is none."""
+        if not self._config.success.file:
+            return None
+        health, same_step = np.zeros(self.count, np.uint8), self._mode is AutoresetMode.SAME_STEP
+        for lane in np.flatnonzero(live):
+            told = infos.get("final_info", {}) if same_step and ended[lane] else infos
+            if _has(told, JUDGED, lane):
+                health[lane] = health_of(bool(told[JUDGED][lane]))
+        return health
 
     def _all_crashed(self, error: Exception) -> LaneStep:
         frames = self._restart(error)

@@ -16,7 +16,9 @@ from gymnasium.vector import VectorEnv
 
 from headrace.actor.config import EnvConfig, WindowConfig, WrapperConfig
 from headrace.actor.gym_spaces import spec_of
-from headrace.common.errors import EnvError
+from headrace.actor.gym_success import SuccessReward
+from headrace.actor.success import find_classifier
+from headrace.common.errors import ConfigError, EnvError
 from headrace.common.naming import is_factory
 from headrace.common.specs import TransitionSpec
 
@@ -40,8 +42,8 @@ def make_env(config: EnvConfig) -> AnyEnv | AnyVectorEnv:
                 return env
             for wrapper in config.wrappers:
                 env = _wrap(env, wrapper)
-            return env
-    except EnvError:
+            return SuccessReward(env, config) if config.success.file else env
+    except (EnvError, ConfigError):
         raise
     except Exception as error:  # whatever a foreign constructor raises becomes our one line
         raise EnvError(f"env.id: {config.id!r} could not be made: {reason_of(error)}") from error
@@ -62,7 +64,9 @@ def check_env(config: EnvConfig) -> None:
             _check_registered(config.id)
         for wrapper in config.wrappers:
             _find_wrapper(wrapper if isinstance(wrapper, str) else wrapper.name)
-    except EnvError:
+        if config.success.file:
+            find_classifier(config.success)
+    except (EnvError, ConfigError):
         raise
     except Exception as error:  # a foreign module may raise anything while it is imported
         raise EnvError(f"env.id: {config.id!r} could not be made: {reason_of(error)}") from error
@@ -158,7 +162,11 @@ def _find_wrapper(name: str) -> Any:
 
 
 def _refuse_for_vector(config: EnvConfig) -> None:
-    for option, value in (("wrappers", config.wrappers), ("max_episode_steps", config.max_episode_steps)):
+    for option, value in (
+        ("wrappers", config.wrappers),
+        ("max_episode_steps", config.max_episode_steps),
+        ("success.file", config.success.file),
+    ):
         if value:
             raise EnvError(f"env.{option}: {config.id} returns a VectorEnv; apply this inside the factory")
 

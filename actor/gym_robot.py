@@ -11,6 +11,7 @@ from headrace.actor.config import EnvConfig
 from headrace.actor.gym_human import human_action
 from headrace.actor.gym_make import AnyEnv, make_env
 from headrace.actor.gym_spaces import action_spec, blank, leaves_of
+from headrace.actor.gym_success import JUDGED
 from headrace.actor.robot import Command, Observation, RobotState
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import EnvError
@@ -69,7 +70,8 @@ class GymRobot:
         self._over = bool(terminated or truncated)
         outcome = _outcome(info) if self._over else OUTCOME_UNKNOWN
         ends = bool(terminated), bool(truncated)
-        self._seen = Observation(self._frames(obs), {}, float(reward), *ends, outcome, human_action(info, self.action.dim))
+        human, judged = human_action(info, self.action.dim), info.get(JUDGED)
+        self._seen = Observation(self._frames(obs), {}, float(reward), *ends, outcome, human, judged)
         return True
 
     def stop(self) -> None:

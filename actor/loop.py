@@ -23,6 +23,7 @@ from headrace.actor.policy import MakePolicy, Policy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
 from headrace.actor.rewarding import rewarded
+from headrace.actor.success import find_classifier
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
@@ -116,6 +117,9 @@ class ActorLoop:
         self._decider = Decider(spec, lanes.count)
         self._random = RandomPolicy(spec)
         self._explorer = Explorer(spec, epsilon_of(settings.actor_id, settings.actor))
+        if settings.env.success.file:
+            classifier, uplink.about["classifier"] = find_classifier(settings.env.success)
+            LOG.info("success by %s, judged by %s", uplink.about["classifier"], classifier.about.get("held_out", "nobody"))
         uplink.about["epsilon"] = round(self._explorer.epsilon, 6)
         self._policy: Policy | None = None
         self._version: Version = NO_VERSION
@@ -218,6 +222,8 @@ class ActorLoop:
                 continue
             self._hand_over(self._recorder.assemblers[0], 1)
             self._say(self._episodes.label(episode, *VERDICTS[word]))
+            if word == "failure" and self._settings.env.success.file and not self._settings.env.reward:
+                self._say(self._episodes.take_back(episode, self._spec.window))  # what the classifier has given
 
     def _say(self, label: Label | None) -> None:
         if label is not None and self._uplink.label(label):

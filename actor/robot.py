@@ -26,6 +26,7 @@ class Observation:
         truncated: the episode has ended here, and the task has not.
         outcome: ``OUTCOME_*``, known at the end.
         executed: ``(A,)``, what a human had the robot do in place of the command that led here; none where nobody did.
+        judged: whether a success classifier holds success here; none where none looked. A driver leaves it so.
     """
 
     values: Mapping[str, Array]
@@ -35,6 +36,7 @@ class Observation:
     truncated: bool = False
     outcome: int = OUTCOME_UNKNOWN
     executed: Array | None = None
+    judged: bool | None = None
 
 
 @dataclass(frozen=True)

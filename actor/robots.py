@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.judged_robot import JudgedRobot
 from headrace.actor.robot import Robot
+from headrace.actor.success import Judge, find_classifier
 from headrace.common.errors import ConfigError, EnvError, SpecError
 from headrace.common.naming import is_factory, resolve
 from headrace.common.specs import ROLES, ObsSpec, TransitionSpec
@@ -26,6 +28,8 @@ def check_robot(config: EnvConfig) -> None:
         from headrace.actor.gym_make import check_env
 
         check_env(config)
+    if config.success.file:
+        find_classifier(config.success)
 
 
 def make_robot(config: EnvConfig) -> Robot:
@@ -51,7 +55,9 @@ def make_robot(config: EnvConfig) -> Robot:
         return GymRobot(config)
     if config.wrappers:
         raise ConfigError(f"env.wrappers: {list(config.wrappers)} with the driver {config.id}; wrappers are for environments")
-    return cast("Robot", found)
+    robot = cast("Robot", found)
+    judge = Judge.of(config.success, robot.obs)
+    return robot if judge is None else JudgedRobot(robot, judge)
 
 
 def robot_spec(config: EnvConfig, window: WindowConfig) -> TransitionSpec:

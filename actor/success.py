@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from headrace.actor.config import SuccessConfig
 from headrace.actor.policy import require_tensors
 from headrace.common.classifying import Classifying
 from headrace.common.convolutions import encode, projected
 from headrace.common.errors import ConfigError, SpecError, WireError
-from headrace.common.specs import ObsSpec
+from headrace.common.specs import HEALTH_JUDGED, HEALTH_SUCCESS, ObsSpec
 from headrace.common.weights import WeightSet
 
 Array = np.ndarray[Any, Any]
@@ -90,6 +91,56 @@ def first_held(probabilities: Array, held: Held) -> int | None:
     """Place of the image with which success is held in an episode's ``(n,)`` probabilities; none where it never is."""
     held.restart()
     return next((i for i, p in enumerate(probabilities.tolist()) if held.see(p)), None)
+
+
+class Judge:
+    """Looks at the steps of one episode after another, and says where success is held.
+
+    Attributes:
+        cameras: keys of what it looks at.
+
+    Args:
+        classifier: of single images.
+        held: of how many in a row.
+    """
+
+    def __init__(self, classifier: SuccessClassifier, held: Held) -> None:
+        self._classifier, self._held = classifier, held
+        self.cameras = tuple(o.key for o in classifier.what.cameras)
+
+    @classmethod
+    def of(cls, config: SuccessConfig, obs: Sequence[ObsSpec]) -> Judge | None:
+        """What a config asks for, before an env or robot with these observations; none where it asks for nothing.
+
+        Raises:
+            ConfigError: as :func:`read_classifier`, or these are not its cameras.
+        """
+        if not config.file:
+            return None
+        classifier, _ = find_classifier(config)
+        classifier.require_cameras(obs)
+        what = classifier.what
+        threshold = what.threshold if config.threshold is None else config.threshold
+        return cls(classifier, Held(threshold, what.hold if config.hold is None else config.hold))
+
+    def restart(self) -> None:
+        """An episode begins."""
+        self._held.restart()
+
+    def sees(self, values: Mapping[str, Array]) -> bool:
+        """Take what was seen after the next step, key -> ``(*shape)``: whether success is held now."""
+        images = {key: np.asarray(values[key])[None] for key in self.cameras}
+        return self._held.see(float(self._classifier.probability(images)[0]))
+
+
+def health_of(judged: bool | None) -> int:
+    """What a classifier said of a step as bits of its row's health; none where there was none."""
+    return 0 if judged is None else HEALTH_JUDGED | HEALTH_SUCCESS * judged
+
+
+def find_classifier(config: SuccessConfig) -> tuple[SuccessClassifier, str]:
+    """As :func:`read_classifier`, of a config that names one."""
+    return read_classifier(Path(config.file).expanduser(), "env.success.file")
 
 
 def read_classifier(path: Path, field: str) -> tuple[SuccessClassifier, str]:

@@ -28,7 +28,7 @@ def add_classifier(commands: Any, add: Callable[..., argparse.ArgumentParser]) -
     actions = top.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=type(top), help="what to do")
     record = add(actions, "record", _record, RECORD_ABOUT)
     record.add_argument("sources", type=Path, nargs="+", metavar="SOURCE", help=SOURCE)
-    record.add_argument("--out", type=Path, required=True, metavar="OUT", help="directory to make (path)")
+    record.add_argument("out", type=Path, metavar="OUT", help="directory to make; it appears when all is written (path)")
     record.add_argument("--cameras", nargs="+", metavar="KEY", help="take these alone (text); default: all of them")
     train = add(actions, "train", _train, TRAIN_ABOUT)
     train.add_argument("source", type=Path, metavar="SOURCE", help=SOURCE)

@@ -76,9 +76,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def own_options(parser: _Parser, words: Sequence[str]) -> set[str]:
-    """The options of the command that ``words`` begin with, such as ``--json``."""
+    """The options of the command that ``words`` begin with, and of its subcommands, such as ``--json``."""
     command = parser.commands.get(words[0]) if words else None
-    return command.options if command else set()
+    if command is None:
+        return set()
+    children = [a.choices for a in command._actions if isinstance(a, argparse._SubParsersAction)]
+    return command.options.union(*(child.options for choices in children for child in choices.values()))
 
 
 def split_overrides(words: Sequence[str], own: Container[str] = ()) -> tuple[list[str], list[str]]:

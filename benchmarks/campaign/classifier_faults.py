@@ -7,6 +7,8 @@ from campaign.planting import Mutant
 FORWARD, COMMAND = ("tests/unit/actor/test_success.py",), ("tests/unit/launch/test_classifier.py",)
 FRAMES, REPORT = "launch/classifier_frames.py", "launch/classifier_report.py"
 
+JUDGED = ("tests/unit/actor/test_judged.py",)
+
 CLASSIFIER = (
     Mutant(
         "images-not-centred-in-numpy",
@@ -50,4 +52,67 @@ CLASSIFIER = (
     Mutant("early-success-is-not-false", REPORT, "at is not None and at < before", "False", COMMAND),
     Mutant("first-image-is-judged", REPORT, "first_held(found[1:], held)", "first_held(found, held)", COMMAND),
     Mutant("bound-of-failures-alone", REPORT, "failure_bound(self.false + self.early, ", "failure_bound(self.false, ", COMMAND),
+    Mutant("env-keeps-its-reward", "actor/gym_success.py", "return obs, float(held), bool", "return obs, reward, bool", JUDGED),
+    Mutant("held-success-does-not-end-an-env", "actor/gym_success.py", "bool(terminated) or held", "bool(terminated)", JUDGED),
+    Mutant(
+        "env-held-over-episodes", "actor/gym_success.py", "            self._judge.restart()\n", "            pass\n", JUDGED
+    ),
+    Mutant("robot-held-over-episodes", "actor/judged_robot.py", "            self._judge.restart()\n", "", JUDGED),
+    Mutant("the-scene-is-judged", "actor/judged_robot.py", "self._acts = command.episode >= 0", "self._acts = True", JUDGED),
+    Mutant(
+        "a-frozen-picture-counts-on",
+        "actor/judged_robot.py",
+        "if stamps != self._stamps or None in stamps:",
+        "if True:",
+        JUDGED,
+    ),
+    Mutant(
+        "other-stamps-count-as-pictures",
+        "actor/judged_robot.py",
+        "for key in self._judge.cameras]",
+        "for key in seen.stamps]",
+        JUDGED,
+    ),
+    Mutant(
+        "hold-of-the-config-is-ignored",
+        "actor/success.py",
+        "what.hold if config.hold is None else config.hold",
+        "what.hold",
+        JUDGED,
+    ),
+    Mutant(
+        "threshold-of-the-config-is-ignored",
+        "actor/success.py",
+        "what.threshold if config.threshold is None else config.threshold",
+        "what.threshold",
+        JUDGED,
+    ),
+    Mutant(
+        "chunks-forget-what-was-said",
+        "actor/assembler.py",
+        'np.bitwise_or.reduce(np.where(inside, step("health", window), 0), axis=1)',
+        'step("health", ids)',
+        JUDGED,
+    ),
+    Mutant(
+        "nothing-is-taken-back",
+        "actor/loop.py",
+        'if word == "failure" and self._settings.env.success.file',
+        "if False",
+        ("tests/unit/actor/test_loop.py",),
+    ),
+    Mutant(
+        "robots-success-stays-paid",
+        "actor/control.py",
+        'if seen.judged and self._verdict == "failure":',
+        "if False:",
+        ("tests/unit/actor/test_control.py",),
+    ),
+    Mutant(
+        "people-erase-what-the-classifier-said",
+        "actor/control.py",
+        "done.health | health_of(seen.judged)",
+        "done.health",
+        ("tests/unit/actor/test_control.py",),
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from headrace.actor.assembler import Assembler
@@ -81,3 +82,43 @@ def bright(threshold: float = 0.5, hold: int = 2, at: int = 100) -> WeightSet:
     tensors["head.norm.weight"], tensors["head.norm.bias"] = np.full(2, 3, np.float32), np.zeros(2, np.float32)
     tensors["head.dense.head.weight"] = np.array([[2, -2]], np.float32)
     return WeightSet(Version("classifier", 1, 1), kept.to_dict(), tensors)
+
+
+class Bright(gym.Env[Any, Any]):
+    """Bright from step ``at`` on in each ``every``-th episode; its own rewards of 5 are nobody's business.
+
+    Args:
+        at: the step.
+        length: steps, after which it is truncated.
+        flicker: steps that show nothing.
+        every: which episodes.
+    """
+
+    observation_space = gym.spaces.Dict(
+        {"eye": gym.spaces.Box(0, 255, EYE.shape, np.uint8), "pose": gym.spaces.Box(-99, 99, (2,), np.float32)}
+    )
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, at: int = 3, length: int = 9, flicker: tuple[int, ...] = (), every: int = 2) -> None:
+        self._at, self._length, self._flicker, self._every = at, length, tuple(flicker), every
+        self._episode, self._t = -1, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Bright at once, which is nobody's step."""
+        self._episode, self._t = self._episode + 1, 0
+        return self._see(success=True), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step."""
+        self._t += 1
+        shown = self._t >= self._at and self._t not in self._flicker and self._episode % self._every == 0
+        return self._see(success=shown), 5.0, False, self._t == self._length, {"success": True}
+
+    def _see(self, *, success: bool) -> dict[str, Any]:
+        pose = np.array([self._episode, self._t], np.float32)
+        return {"eye": picture(np.random.default_rng(self._t), success=success), "pose": pose}
+
+
+def vector() -> gym.vector.SyncVectorEnv:
+    """A VectorEnv of one's own."""
+    return gym.vector.SyncVectorEnv([Bright])

@@ -13,8 +13,10 @@ from headrace.actor.robot import Observation, RobotState
 from headrace.actor.signals import Begun, Broken, Offer, Said, Start, Stepped
 from headrace.common.specs import (
     HEALTH_HELD,
+    HEALTH_JUDGED,
     HEALTH_LIMITED,
     HEALTH_OVERRUN,
+    HEALTH_SUCCESS,
     OUTCOME_FAILURE,
     OUTCOME_SUCCESS,
     SOURCE_HUMAN,
@@ -456,3 +458,13 @@ def test_a_robot_that_is_paused_holds_and_begins_nothing_until_the_run_goes_on()
     scene.control.pause(scene.now, paused=True)
     scene.control.pause(scene.now, paused=False)
     assert scene.control.phase is Phase.DISARMED  # a run that goes on arms nobody
+
+
+@pytest.mark.parametrize(("words", "outcome", "reward"), [((), OUTCOME_SUCCESS, 1.0), (("failure",), OUTCOME_FAILURE, 0.0)])
+def test_what_a_classifier_says_is_kept_beside_what_people_say_who_take_its_reward_back(words, outcome, reward):
+    scene = Scene().running()
+    scene.period(want(0, 0.5)).period(want(1, 0.75), judged=False, words=words)
+    scene.period(judged=True, terminated=True, reward=1.0, outcome=OUTCOME_SUCCESS)
+    first, last = (s for s in scene.seen if isinstance(s, Stepped))
+    assert (first.health, last.health) == (HEALTH_JUDGED, HEALTH_JUDGED | HEALTH_SUCCESS)
+    assert (last.terminated, last.outcome, last.reward) == (True, outcome, reward)

@@ -1,3 +1,5 @@
+"""Where the rows of an episode are, and what is said of them."""
+
 import numpy as np
 
 from headrace.actor.episodes import Episodes

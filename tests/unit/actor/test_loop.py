@@ -4,9 +4,10 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.judged import bright
 from helpers.weights import mlp_weights
 
-from headrace.actor.config import ActorConfig, EnvConfig, WindowConfig
+from headrace.actor.config import ActorConfig, EnvConfig, SuccessConfig, WindowConfig
 from headrace.actor.envs import make_lanes
 from headrace.actor.joining import ActorSettings
 from headrace.actor.loop import ActorLoop
@@ -15,6 +16,7 @@ from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer import SACReplayPool
 from headrace.common.clock import MonotonicClock
+from headrace.common.specs import HEALTH_JUDGED, HEALTH_SUCCESS, OUTCOME_FAILURE, OUTCOME_SUCCESS
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, parse_block, parse_label
 from headrace.common.wire.network import NetworkConfig
@@ -52,8 +54,8 @@ def centred(spec):
     return weights
 
 
-def act(steps, calls=(), lanes=2, most=0, epsilon=None, **window):
-    env = EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
+def act(steps, calls=(), lanes=2, most=0, epsilon=None, env=None, **window):
+    env = env or EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
     settings = ActorSettings(
         "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
     )
@@ -134,6 +136,18 @@ def test_a_verdict_on_a_running_episode_waits_for_its_end_and_one_on_an_ended_on
         (row,) = [r for r in pool.dump() if r["episode"] == even[0] and r["t"] == 0]
         assert row["actor"] == "a"
     assert act(10, calls=[(0, say("success"))]).size  # before any step there is nothing to say it of
+
+
+@pytest.mark.parametrize("window", [{}, {"n_step": 3}])
+def test_people_take_back_what_a_classifier_gave_and_both_labels_are_kept(tmp_path, window):
+    (tmp_path / "cube.hrw").write_bytes(bright(hold=2).pack())
+    env = EnvConfig("helpers.judged:Bright", success=SuccessConfig(str(tmp_path / "cube.hrw")))
+    pool = act(30, calls=[(4, say("failure"))], lanes=1, env=env, **window)  # between the first two episodes
+    rows = pool.gather(np.arange(pool.tail, pool.head)).rows
+    first, third = (rows[rows["episode"] == e] for e in (0, 2))
+    assert [set(e["outcome"]) for e in (first, third)] == [{OUTCOME_FAILURE}, {OUTCOME_SUCCESS}]
+    assert (first["rewards"].sum(), third["rewards"].max()) == (0, 1)
+    assert [e["health"][-1] for e in (first, third)] == [HEALTH_JUDGED | HEALTH_SUCCESS] * 2
 
 
 def test_somebody_who_says_quit_has_the_actor_leave_in_order_with_all_handed_over():

@@ -87,13 +87,13 @@ def test_false_positives_are_counted_by_episode_with_their_bound():
 
 def test_record_train_check(tmp_path, capsys):
     runs = [made(tmp_path / "a", "sfsuvf"), made(tmp_path / "b", "ssff", seed=1)]
-    told = run(capsys, "classifier", "record", *runs, "--out", tmp_path / "set", "--cameras", "eye")
+    told = run(capsys, "classifier", "record", *runs, tmp_path / "set", "--cameras", "eye")
     assert "9 episodes, 4 successes and 5 failures, 63 images a camera" in told
     assert "1 episode left out: nobody has labelled them" in told
     with rows_of(tmp_path / "set", tmp_path / "rows") as pool:
         assert [o.key for o in pool.spec.obs] == ["eye"]
         assert sorted({t.actor for t in trails(pool)}) == ["a", "b"]
-    again = run(capsys, "classifier", "record", tmp_path / "set", runs[0], "--out", tmp_path / "more", "--cameras", "eye")
+    again = run(capsys, "classifier", "record", tmp_path / "set", runs[0], tmp_path / "more", "--cameras", "eye")
     assert "9 episodes" in again  # each once
 
     out = tmp_path / "cube.hrw"
