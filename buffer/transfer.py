@@ -88,12 +88,14 @@ class Imported:
         before: those of them that an import of the same, which was cut, had brought in.
         evicted: earlier rows, and some of these where they are more than the pool's capacity, that made room.
         renamed: actors that could not keep their name -> their new one.
+        underway: what :func:`import_pool` was told not to end.
     """
 
     rows: int
     before: int
     evicted: int
     renamed: dict[str, str]
+    underway: Underway
 
 
 def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progress: Progress | None = None) -> Exported:
@@ -155,7 +157,12 @@ def pool_for(reader: ShardReader, path: Path | None, capacity: int) -> SACReplay
 
 
 def import_pool(
-    source: str | Path, pool: SACReplayPool, *, progress: Progress | None = None, begin: Begin | None = None
+    source: str | Path,
+    pool: SACReplayPool,
+    *,
+    progress: Progress | None = None,
+    begin: Begin | None = None,
+    end: bool = True,
 ) -> Imported:
     """Append the rows of the shards at ``source`` to ``pool``, in their order, with labels.
 
@@ -167,6 +174,8 @@ def import_pool(
         pool: of the same spec.
         progress: called with rows done and rows in all, each counted twice.
         begin: called with the rows that will enter, before the first one does; what it raises leaves the pool as it was.
+        end: whether the import has ended with its last row, so that the next one of the same shards enters anew. Who has yet to
+            say so ends ``Imported.underway`` afterwards: whoever saw a kill instead will import once more.
 
     Raises:
         PoolDamaged, BlockRefused: a file, a name or a value is not what an export writes.
@@ -196,8 +205,10 @@ def import_pool(
             part = block if high - low == block.n_rows else block.part(low, high)
             pool.insert(part, names[reader.actors[actor]], stream, first_seq)
             meter.add(high - low)
-    underway.end()
-    return Imported(reader.rows, known, gone(pool, before), {old: new for old, new in names.items() if old != new})
+    if end:
+        underway.end()
+    renamed = {old: new for old, new in names.items() if old != new}
+    return Imported(reader.rows, known, gone(pool, before), renamed, underway)
 
 
 def gone(pool: SACReplayPool, before: Mapping[str, int]) -> int:

@@ -313,10 +313,10 @@ def _add_pool(commands: Any) -> None:
         "--format", choices=("npz", "lerobot"), default="npz", help="what to write: an export, or a LeRobotDataset (layout 3.0)"
     )
     given = out.add_argument_group("LeRobotDataset", "with --format lerobot, also of an export")
-    given.add_argument("--cameras", choices=("video", "image"), default="video", help="image: as PNG, bit for bit")
+    given.add_argument("--cameras", choices=("video", "image"), help="image: as PNG, bit for bit; default: video")
     given.add_argument("--fps", type=float, metavar="HZ", help="steps a second, where the pool does not say it (float, 1/s)")
     given.add_argument("--tasks", nargs="+", metavar="TEXT", help="tasks 0, 1, ... in words, where the pool does not say them")
-    given.add_argument("--robot-type", default="unknown", metavar="NAME", help="what the data set says of the robot (text)")
+    given.add_argument("--robot-type", metavar="NAME", help="what the data set says of the robot (text); default: unknown")
     into = _add(actions, "import", _import, IMPORT_ABOUT)
     into.add_argument("source", type=Path, metavar="SRC", help="what to read (path)")
     into.add_argument(
@@ -448,13 +448,12 @@ def _pool(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _export(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.lerobot_options import LeRobotOptions
     from headrace.launch.transfer import export_command, export_lerobot_command
 
+    given = {"cameras": args.cameras, "fps": args.fps, "tasks": args.tasks and tuple(args.tasks), "robot_type": args.robot_type}
     if args.format == "lerobot":
-        options = LeRobotOptions(args.cameras, args.fps or 0.0, tuple(args.tasks or ()), args.robot_type)
-        return export_lerobot_command(args.target, args.out, options)
-    return export_command(args.target, args.out, flat=args.flat)
+        return export_lerobot_command(args.target, args.out, given, flat=args.flat)
+    return export_command(args.target, args.out, given, flat=args.flat)
 
 
 def _import(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -276,11 +276,13 @@ class Loaded:
         actor: whose they are in the pool.
         before: those that an import of the same, which was cut, had brought in.
         evicted: rows that made room.
+        underway: to be ended once somebody was told, as in :func:`import_pool`.
     """
 
     actor: str
     before: int
     evicted: int
+    underway: Underway
 
 
 def load_demonstrations(
@@ -324,5 +326,4 @@ def load_demonstrations(
             if progress is not None:
                 progress(demos.steps + done, 2 * demos.steps)
     writer.flush()
-    underway.end()
-    return Loaded(actor, known, gone(pool, before))
+    return Loaded(actor, known, gone(pool, before), underway)

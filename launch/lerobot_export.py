@@ -19,7 +19,7 @@ from headrace.buffer.about import About
 from headrace.buffer.partial import Partial
 from headrace.buffer.trails import Taken, Trail, taken, trails
 from headrace.buffer.transfer import Progress, Readable
-from headrace.common.errors import ConfigError, PoolError
+from headrace.common.errors import ConfigError, PoolError, SpecError
 from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN, SOURCE_HUMAN, ObsSpec
 from headrace.launch.demo_lerobot import DONE, OBSERVATION, REWARD, SUCCESS, TRUNCATED, LeRobot
 from headrace.launch.demos import ReadOptions
@@ -29,6 +29,7 @@ from headrace.launch.lerobot_writer import LeRobotWriter
 
 Array = np.ndarray[Any, Any]
 INTERVENTION = "complementary_info.is_intervention"
+MOST_FPS = 10_000
 MAX_ERROR = 16.0  # mean levels of 255 by which a frame of a video may be off
 OWN = {
     REWARD: Feature(REWARD, "float32", (1,)),
@@ -74,13 +75,20 @@ def export_lerobot(pool: Readable, out: Path, options: LeRobotOptions, progress:
         PoolError: no rows, rows that went meanwhile, or a video that is too far off.
     """
     said = about.read(pool.info()["path"])
-    fps = options.fps or said.fps
-    if not fps:
+    fps = said.fps if options.fps is None else options.fps
+    if options.fps is None and not fps:
         raise ConfigError(f"--fps: the pool does not say how many steps a second {out} has; give it")
+    if not 0 < fps <= MOST_FPS:
+        raise ConfigError(f"--fps: {fps:g}, expected more than 0 and at most {MOST_FPS:,} steps a second")
     if out.exists():
         raise ConfigError(f"{out}: exists already; name a directory that does not")
     found = trails(pool, progress)
     total = pool.head - pool.tail
+    if pool.made_of()["plain"] and len(found) == total > 1:
+        raise SpecError(
+            f"{out}: rows of plain dictionaries do not say of which episode they are, so each would be an episode of one frame,"
+            " whose step is left out when it is read; export them as npz, or record episodes (headrace record)"
+        )
     plan = _Plan(pool, said, options, found)
     videos = [f for f in plan.features.values() if f.dtype == "video"]
     meter = _Meter(progress, total, (3 if videos else 2) * total)

@@ -11,12 +11,12 @@ class LeRobotOptions:
 
     Attributes:
         cameras: ``video`` or ``image``.
-        fps: steps a second; 0 takes what the pool says.
+        fps: steps a second; none takes what the pool says.
         tasks: texts of tasks 0, 1, ... where the pool says none.
         robot_type: of the robot.
     """
 
     cameras: str = "video"
-    fps: float = 0.0
+    fps: float | None = None
     tasks: tuple[str, ...] = ()
     robot_type: str = "unknown"

@@ -97,6 +97,8 @@ class Parquet:
         Raises:
             PoolDamaged: the file is cut or damaged there, or a row group is too large.
         """
+        if start >= stop:
+            return pa.array([], self._type(name))
         parts = []
         while start < stop:
             group = int(np.searchsorted(self._starts, start, side="right")) - 1

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from headrace.actor.config import WindowConfig
 from headrace.buffer.partial import Partial
@@ -34,8 +35,9 @@ from headrace.launch.lerobot_options import LeRobotOptions
 from headrace.launch.pools import find_pool, open_pool, own_pool
 
 
-def export_command(target: Path, out: Path, *, flat: bool) -> int:
-    """Write the live rows of a pool, a snapshot or a run to ``out``."""
+def export_command(target: Path, out: Path, given: Mapping[str, Any], *, flat: bool) -> int:
+    """Write the live rows of a pool, a snapshot or a run to ``out``; ``given`` are options of LeRobotDatasets."""
+    _refuse("with --format lerobot alone", {f"--{name.replace('_', '-')}": value for name, value in given.items()})
     try:
         with open_pool(find_pool(target)) as pool, Counting("exporting") as counting:
             done = export_pool(pool, out, flat=flat, progress=counting)
@@ -47,10 +49,12 @@ def export_command(target: Path, out: Path, *, flat: bool) -> int:
     return 0
 
 
-def export_lerobot_command(target: Path, out: Path, options: LeRobotOptions) -> int:
-    """Write the live steps of a pool, a snapshot, a run or an export to ``out`` as a LeRobotDataset."""
+def export_lerobot_command(target: Path, out: Path, given: Mapping[str, Any], *, flat: bool) -> int:
+    """Write the live steps of a pool, snapshot, run or export to ``out`` as a LeRobotDataset; ``given`` are its options."""
     from headrace.launch.lerobot_export import export_lerobot
 
+    _refuse("a LeRobotDataset has each frame once", {"--flat": flat or None})
+    options = LeRobotOptions(**{name: value for name, value in given.items() if value is not None})
     try:
         with rows_of(target, out.with_name(f"{out.name}.rows")) as pool, Counting("exporting", passes=3) as counting:
             done = export_lerobot(pool, out, options, counting)
@@ -145,6 +149,7 @@ def import_command(
     finally:
         demos.close()
     _report_demos(target, demos, found, done, size)
+    done.underway.end()
     return 0
 
 
@@ -154,14 +159,21 @@ def _import_export(source: Path, target: Path, sizes: Mapping[str, int | None], 
     def new_pool(path: Path, counting: Counting) -> SACReplayPool:
         return pool_for(reader, path, _or(sizes["--capacity"], reader.rows))
 
+    there = _is_there(target)  # of a new pool a kill leaves nothing
     with _target(target, new_pool, sizes) as (pool, counting):
-        result = import_pool(source, pool, progress=counting, begin=_room(pool, evict))
+        result = import_pool(source, pool, progress=counting, begin=_room(pool, evict), end=not there)
         size = pool.size
     print(f"{target}: {result.rows} rows entered, {size} are live")
     for old, new in result.renamed.items():
         print(f"  actor {old} is {new} here: rows of {old} with the same numbers are in the pool already")
     _report_room(result.before, result.evicted)
+    if there:
+        result.underway.end()
     return 0
+
+
+def _is_there(target: Path) -> bool:
+    return (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir()))
 
 
 def _room(pool: SACReplayPool, evict: bool) -> Begin:
@@ -199,7 +211,7 @@ def _target(
     target: Path, new_pool: Callable[[Path, Counting], SACReplayPool], sizes: Mapping[str, int | None]
 ) -> Iterator[Target]:
     """The pool to append to, and who is told how far that is; a new one appears only when the body has ended well."""
-    if (target / "config.yaml").is_file() or (target.is_dir() and any(target.iterdir())):
+    if _is_there(target):
         place = find_pool(target)
         _refuse_run(target, place)
         _refuse(f"{place} exists, and they are for a new pool", sizes)

@@ -14,6 +14,7 @@ from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, PoolError, SpecError
 from headrace.common.specs import OUTCOME_SUCCESS, SOURCE_HUMAN, ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import NO_VERSION
+from headrace.launch import cli
 from headrace.launch.demo_lerobot import LeRobot
 from headrace.launch.demos import ReadOptions
 from headrace.launch.lerobot_export import export_lerobot
@@ -156,6 +157,13 @@ def test_a_data_set_comes_back_with_every_frame_rate_task_and_outcome(dones, thr
         np.testing.assert_array_equal(again[name], before[name])
 
 
+def test_an_episode_of_one_frame_comes_back(tmp_path, capsys):
+    with pool_of(spec(), (1, 2, 1, 3), path=tmp_path / "pool") as pool:
+        export_lerobot(pool, tmp_path / "out", IMAGES)
+    assert cli.main([str(w) for w in ("pool", "import", tmp_path / "out", tmp_path / "back", *BOUNDS)]) == 0
+    assert "entered as actor out" in capsys.readouterr().out
+
+
 def test_files_that_are_full_are_followed_by_others(tmp_path, capsys, monkeypatch):
     for name in ("DATA_MB", "VIDEO_MB"):
         monkeypatch.setattr(f"headrace.launch.lerobot_writer.{name}", -1)
@@ -200,8 +208,18 @@ def test_what_a_data_set_cannot_hold_is_refused_and_leaves_nothing(tmp_path):
         pool.insert(assembler.take(9), "arm", 1, 1)
         return pool
 
+    def plain():
+        pool, seen = SACReplayPool(9), np.zeros((4, 2), np.float32)
+        pool.add_batch({"state": seen, "action": seen, "reward": seen[:, 0], "next_state": seen, "done": seen[:, 0] > 0})
+        return pool
+
     cases = (
         (lambda: pool_of(spec()), LeRobotOptions("image"), ConfigError, "--fps: the pool does not say"),
+        *(
+            (lambda: pool_of(spec()), LeRobotOptions("image", fps), ConfigError, "--fps: ")
+            for fps in (0.0, -1.0, 1e300, np.nan)
+        ),
+        (plain, IMAGES, SpecError, "plain dictionaries do not say of which episode"),
         (lambda: SACReplayPool(9, spec=spec()), IMAGES, PoolError, "holds no rows"),
         (lambda: SACReplayPool(9, spec=spec(4, chunk=True)), IMAGES, SpecError, "rows of chunks"),
         (lambda: SACReplayPool(9), IMAGES, PoolError, "holds no rows"),

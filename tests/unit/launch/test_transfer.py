@@ -126,6 +126,23 @@ def test_what_was_cut_is_finished_by_the_same_import_under_the_same_names(pool_d
     assert "'arm@3' is one actor more than max_actors 3" in fails(capsys, *words)  # what has ended would be imported anew
 
 
+def test_an_import_has_ended_when_somebody_was_told(pool_dir, tmp_path, capsys, monkeypatch):
+    """Who saw it die after its last row imports once more, and is not to have the rows twice."""
+    run(capsys, "pool", "export", pool_dir, tmp_path / "out")
+    pool = tmp_path / "both"
+    words = ("pool", "import", tmp_path / "out", pool)
+    run(capsys, *words, "--capacity", 80)
+
+    def dying(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.launch.transfer._report_room", dying)
+        stopped(capsys, *words)
+    assert "30 of them were in since an earlier import" in run(capsys, *words)
+    assert "unfinished" not in run(capsys, "pool", "info", pool)
+
+
 def test_a_run_and_a_snapshot_are_exported_too(pool_dir, tmp_path, capsys):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"run": {}}))
     run(capsys, "pool", "export", tmp_path, tmp_path / "a")
