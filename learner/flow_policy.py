@@ -152,14 +152,11 @@ class FlowPolicy(SupportSACTraining):
         if self._actions < self._executed:
             raise SpecError(f"model.options.horizon: {own.horizon} actions, but {self._executed} are executed (window.chunk)")
         sights = {role: Sight(spec, role, own.words, own.masks) for role in ("actor", "critic")}
-        self.prefix = self._encoder(sights["actor"])
-        self.critic_prefix = self._encoder(sights["critic"]) if own.critic_prefix == OWN else None
+        self.prefix = self.make_prefix(sights["actor"])
+        self.critic_prefix = self.make_prefix(sights["critic"]) if own.critic_prefix == OWN else None
         self.target_prefix = _frozen(self.critic_prefix)
         self._critic_sight, self.numbers = sights["critic"], sights["actor"].numbers
-        self.expert = ActionExpert(
-            *(self._actions, self._dims),
-            **{"width": own.width, "heads": own.heads, "layers": own.expert_layers, "levels": own.noise == LEARNED},
-        )
+        self.expert = self.make_expert(self._actions, self._dims)
         self.pool = Pool(own.width, own.heads)
         inputs = own.width + self._critic_sight.numbers + self.action_dim
         self.critics = nn.ModuleList(Dense(inputs, own.critic_hidden, 1) for _ in range(own.critics))
@@ -170,6 +167,42 @@ class FlowPolicy(SupportSACTraining):
         self._pretrained = self._begin_with(own.pretrained) if own.pretrained else ""
         if own.trains == LORA:
             add_low_rank(self.expert, own.lora_rank, own.lora_scale)
+
+    # --- what a vision-language-action model of one's own replaces ------------------------------------------------------
+
+    def make_prefix(self, sight: Sight) -> nn.Module:
+        """The encoder of what is seen: observations, key -> ``(B, *shape)`` or ``(B, h, *shape)``, to a :class:`Prefix`.
+
+        Args:
+            sight: which keys are cameras, words, masks and plain numbers.
+        """
+        own = self.options
+        return PrefixEncoder(
+            sight,
+            self.spec.stack,
+            width=own.width,
+            heads=own.heads,
+            layers=own.prefix_layers,
+            vocabulary=own.vocabulary,
+            channels=own.channels,
+            strides=own.strides,
+        )
+
+    def make_expert(self, actions: int, dims: int) -> nn.Module:
+        """The action expert: noisy chunks ``(B, k, A)``, times ``(B,)`` and the prefix, to a pair of ``(B, k, A)``.
+
+        That is the velocity and, where ``noise`` is learned, the numbers of a noise level, else None. Its last layers are
+        called ``velocity`` and ``level``.
+
+        Args:
+            actions: k.
+            dims: A.
+        """
+        own = self.options
+        levels = own.noise == LEARNED
+        return ActionExpert(actions, dims, width=own.width, heads=own.heads, layers=own.expert_layers, levels=levels)
+
+    # --- the contract -----------------------------------------------------------------------------------------------
 
     @property
     def sac_entropy_dim(self) -> int:
@@ -194,22 +227,24 @@ class FlowPolicy(SupportSACTraining):
         """Action ``(B, D)`` at the end of a path, log of the path's density ``(B,)`` where the noise is learned, no latent."""
         shape = (len(features.tokens), self._actions, self._dims)
         device = features.tokens.device
-        if deterministic and generator is None:
-            x = torch.zeros(shape, device=device)
-        else:
-            x = torch.randn(shape, generator=generator, device=device)
+        still = deterministic and generator is None
+        x = torch.zeros(shape, device=device) if still else self.draw(shape, generator, features)
         if deterministic or self.options.noise == NONE:
             return self.denoise(features, x), None, None
         log_prob: Tensor | None = None
         for time, until in pairwise(flow.times(self.options.steps)):
             velocity, raw = self._expert(x, x.new_full((len(x),), time), features)
             mean, std = flow.sde_step(x, velocity, time, until, self._level(raw))
-            noise = torch.randn(shape, generator=generator, device=device)
+            noise = self.draw(shape, generator, features)
             x = mean + std * noise
             if isinstance(std, Tensor) and raw is not None:
                 step = flow.log_density(noise[:, : self._executed], std[:, : self._executed])
                 log_prob = step if log_prob is None else log_prob + step
         return self._execute(x), log_prob, None
+
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator | None, features: Prefix) -> Tensor:
+        """Standard normal numbers ``shape`` of paths for these observations; of all noise, only times of cloning are not."""
+        return torch.randn(shape, generator=generator, device=features.tokens.device)
 
     @property
     def prefix_width(self) -> int:
@@ -244,7 +279,7 @@ class FlowPolicy(SupportSACTraining):
         if self._actions > self._executed:  # what lies behind the executed actions is nobody's, and counts nothing
             behind = action.new_zeros((rows, self._actions - self._executed, self._dims))
             target, counted = torch.cat((target, behind), dim=1), torch.cat((counted, behind), dim=1)
-        noise = torch.randn(target.shape, generator=self._generator, device=action.device)
+        noise = self.draw(tuple(target.shape), self._generator, features)
         time = torch.rand(rows, generator=self._generator, device=action.device)
         velocity, _ = self._expert(flow.noisy(target, noise, time), time, features)
         return flow.matching_loss(velocity, target, noise, counted) * (self._actions / self._executed)
@@ -344,19 +379,6 @@ class FlowPolicy(SupportSACTraining):
         with torch.no_grad():
             shared: Prefix = self.prefix(obs)
         return shared._replace(state=self._critic_sight.state(obs))
-
-    def _encoder(self, sight: Sight) -> PrefixEncoder:
-        own = self.options
-        return PrefixEncoder(
-            sight,
-            self.spec.stack,
-            width=own.width,
-            heads=own.heads,
-            layers=own.prefix_layers,
-            vocabulary=own.vocabulary,
-            channels=own.channels,
-            strides=own.strides,
-        )
 
 
 def _frozen(module: Any) -> Any:

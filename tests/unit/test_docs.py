@@ -40,6 +40,17 @@ def test_the_worked_example_of_the_pool_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "shards" / "manifest.json").exists()
 
 
+def test_every_test_that_the_page_of_vlas_names_exists():
+    rows = re.findall(r"^\| (\d+) \|(.*)\|$", (ROOT / "docs" / "vla.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 53))
+    missing = []
+    for number, row in rows:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", row)
+        missing += [number] if not named else []
+        missing += [name for file, name in named if f"\ndef {name}(" not in (ROOT / "tests" / file).read_text()]
+    assert missing == []
+
+
 def test_every_test_that_the_page_of_cases_names_exists():
     rows = re.findall(r"^\| ([BH]\d+) \|(.*)\|$", (ROOT / "docs" / "cases.md").read_text(), re.MULTILINE)
     assert [number for number, _ in rows] == [*(f"B{n:02}" for n in range(1, 41)), *(f"H{n}" for n in range(1, 31))]

@@ -59,6 +59,17 @@ def test_only_what_is_trained_is_saved_sent_and_changed(trains, names, base):
     assert {name for name in saved if name.startswith(("prefix.", "expert."))} == names
 
 
+@pytest.mark.parametrize("prefix", ["shared", "own"])
+def test_critic_warm_up_leaves_the_pretrained_actor_as_it_was(prefix, base):
+    sac = learner(base, LearnerConfig(batch_size=8, critic_warmup_updates=3), critic_prefix=prefix)
+    before = {name: t.clone() for name, t in sac.model.policy_tensors().items() if name != "updates"}
+    for seed in range(4):
+        after = {name: t for name, t in sac.model.policy_tensors().items() if name != "updates"}
+        assert all(torch.equal(t, before[name]) for name, t in after.items())
+        sac.update(make_batch(SPEC, 8, seed))
+    assert not all(torch.equal(t, before[name]) for name, t in after.items())  # the fourth update moved it
+
+
 @pytest.mark.parametrize("trains", ["all", "expert", "heads", "lora"])
 def test_it_begins_as_the_policy_that_it_is_made_of(trains, base):
     model = learner(base, trains=trains).model
