@@ -12,7 +12,7 @@ number, text and flag of every frame, pictures exactly where they were kept as s
 PYTHON comes from an environment of its own, of several GB:
 ``python3.11 -m venv VENV; VENV/bin/pip install torch==2.9.1 'lerobot==0.4.*'``.
 
-How long: one to two minutes. A record goes to docs/results/lerobot.jsonl.
+How long: one to two minutes of processor time. A record goes to docs/results/lerobot.jsonl.
 
 The last line on stdout is one JSON object. Exit code 0: everything came back.
 """

@@ -48,7 +48,6 @@ LEROBOT = (
     Mutant(
         "what-was-asked-for-is-recorded", RECORDING, "action if step.executed is None else step.executed[0]", "action", RECORDED
     ),
-    Mutant("a-broken-episode-goes-on", RECORDING, "if take is not None and step.crashed[0]:", "if False:", RECORDED),
     Mutant("a-full-pool-of-demonstrations-evicts", RECORDING, "> capacity:", "< 0:", RECORDED),
     Mutant(
         "a-second-recording-plays-the-same",

@@ -115,6 +115,10 @@ def test_people_have_the_last_word_on_an_episode_until_the_next_one_moves(tmp_pa
     assert (rows_of(tmp_path / "pool")[0].rows["outcome"] == 1).all()
     wanted = ("0: unknown", "discarded"), ("1: success", "kept"), ("2: unknown", "not kept"), ("3: failure", "not kept")
     assert [(line[8:].split(",")[0], line.split(", ")[-1].split(" (")[0]) for line in said] == [*wanted, ("4: success", "kept")]
+    calls = iter(range(1000))
+    words = {2: ["discard"]}
+    play(tmp_path / "other", Lanes(("success",)), 1, hear=hear)
+    assert kept(tmp_path / "other") == [1]  # whatever the env says
 
 
 def test_a_second_recording_goes_on_in_the_same_pool_which_grows(tmp_path, monkeypatch):
