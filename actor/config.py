@@ -129,8 +129,9 @@ class ActorConfig:
     count: int = option(1, help="actor processes on this host", low=0, high=1024)
     policy: str = option(
         "auto",
-        help="numpy: without torch, for mlp and pixels; auto: for mlp, and for pixels where torch is missing",
-        choices=("auto", "numpy", "torch"),
+        help="numpy: without torch, for mlp and pixels; auto: for mlp, and for pixels where torch is missing; server: a policy"
+        " server decides (policy_server.endpoint)",
+        choices=("auto", "numpy", "torch", "server"),
     )
     device: str = option("cpu", help="torch device of a torch policy")
     ema: bool = option(False, help="act by the average of the policy (learner.ema_decay)", resume=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headrace.actor.envs import LaneStep
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +42,13 @@ class Acts:
     begins: Array
     decided: Array
     latents: Array | None = None
+
+
+def held(step: LaneStep, spec: TransitionSpec) -> Acts:
+    """What lanes did without anybody's decision: each is a decision of its own, to do just what was executed."""
+    executed = np.zeros((len(step.live), spec.action.dim), np.float32) if step.executed is None else step.executed
+    decided = np.repeat(executed[:, None], spec.window, axis=1) if spec.kind == "chunk" else executed
+    return Acts(executed, np.ones(len(executed), np.bool_), decided)
 
 
 class Decider:

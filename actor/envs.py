@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -106,6 +106,20 @@ class Lanes(Protocol):
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether the invariants hold, and which does not."""
+        ...
+
+
+@runtime_checkable
+class HoldingLanes(Lanes, Protocol):
+    """Lanes in real time, which go on also where nobody has decided what to do."""
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode runs, so that an action is wanted."""
+        ...
+
+    def hold(self) -> LaneStep:
+        """A step without an action: what it executes is up to the lanes."""
         ...
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.config import ActorConfig
-from headrace.actor.deciding import Decided, Obs
-from headrace.actor.policy import LatentPolicy, Policy, RandomPolicy
+from headrace.actor.deciding import Decided
+from headrace.actor.policy import RandomPolicy
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import TransitionSpec
 
@@ -55,19 +55,13 @@ class Explorer:
 
     def __init__(self, spec: TransitionSpec, epsilon: float) -> None:
         self.epsilon = epsilon
-        self._random, self._latent = RandomPolicy(spec), spec.latent > 0
+        self._random = RandomPolicy(spec)
 
-    def choose(self, policy: Policy, obs: Obs, rng: np.random.Generator) -> Array | Decided:
-        """What lanes that see ``obs`` decide: the policy's actions, some random ones in their place; with latents its alone."""
-        if self._latent:
-            latent: LatentPolicy = policy  # type: ignore[assignment]  # what a learner of such rows publishes
-            return latent.decide(obs, rng)
-        return self.mix(policy.act(obs, rng, False), rng)
-
-    def mix(self, actions: Array, rng: np.random.Generator) -> Array:
-        """``(L, *action.shape)`` in env units: some lanes' ``actions``, and uniform ones for the others, each by itself."""
-        if self.epsilon == 0:
-            return actions
+    def mix(self, found: Array | Decided, rng: np.random.Generator) -> Array | Decided:
+        """What lanes do: some random actions in place of those that were ``found``; with latents, these alone."""
+        if self.epsilon == 0 or isinstance(found, Decided):
+            return found
+        actions = found
         own = rng.random(len(actions)) >= self.epsilon
         uniform = self._random.draw(len(actions), rng)  # for all, so that how much is drawn does not depend on what
         return np.where(own.reshape(-1, *[1] * (actions.ndim - 1)), actions, uniform)

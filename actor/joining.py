@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
 from headrace.actor.envs import make_spec
+from headrace.actor.server_config import PolicyServerConfig
 from headrace.actor.spool import open_outbox
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
@@ -34,6 +35,7 @@ class ActorSettings:
     network: NetworkConfig
     seed: int
     robot: RobotConfig = RobotConfig()
+    policy_server: PolicyServerConfig = PolicyServerConfig()
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def joined(
     stored = actor if role == "actor" else replace(actor, spool="")  # evaluators send no rows
     outbox = open_outbox(stored, settings.actor_id, spec)
     uplink = make_uplink(spec, outbox, settings.network.fragment_bytes, clock, actor.drain_bytes_per_s)
+    uplink.follows = role == "evaluator" or actor.policy != "server"
     hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop, reason = stop_on_signal(), ""

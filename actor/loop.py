@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.assembler import Assembler
-from headrace.actor.deciding import Decided, Decider
-from headrace.actor.envs import Lanes, make_lanes
+from headrace.actor.deciding import Acts, Decided, Decider, held
+from headrace.actor.envs import HoldingLanes, Lanes, make_lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
 from headrace.actor.guard import Vitals
 from headrace.actor.joining import ActorSettings, Joined, joined
+from headrace.actor.minds import Mind, make_mind
 from headrace.actor.people import People
-from headrace.actor.policy import MakePolicy, Policy, RandomPolicy, make_policy
+from headrace.actor.policy import MakePolicy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
 from headrace.actor.rewarding import rewarded
@@ -63,14 +64,15 @@ def run(
         if here is None:
             return 0
         people = People()
-        lanes = _make_lanes(settings, here, people)
-        with contextlib.closing(lanes):
+        with contextlib.ExitStack() as stack:
+            mind = stack.enter_context(make_mind(settings, here, clock, make))
+            lanes = stack.enter_context(contextlib.closing(_make_lanes(settings, here, mind, people)))
             rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, here.welcome.epoch, "action"))
-            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, make, people).run(here.stop)
+            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, mind, people).run(here.stop)
     return 0
 
 
-def _make_lanes(settings: ActorSettings, here: Joined, people: People) -> Lanes:
+def _make_lanes(settings: ActorSettings, here: Joined, mind: Mind, people: People) -> Lanes:
     """The lanes of this process: environments, or one robot behind its guard."""
     place = settings.seed, settings.actor_id, here.welcome.epoch
     if not settings.actor.robot:
@@ -80,7 +82,7 @@ def _make_lanes(settings: ActorSettings, here: Joined, people: People) -> Lanes:
     uplink = here.uplink
 
     def vitals() -> Vitals:
-        return Vitals(uplink.heard_at, uplink.acted / settings.robot.rate_hz)
+        return Vitals(min(uplink.heard_at, mind.heard_at), uplink.acted / settings.robot.rate_hz)
 
     def tell(report: Mapping[str, Any]) -> None:
         uplink.about["station"] = report
@@ -107,10 +109,11 @@ class ActorLoop:
         link: Link,
         clock: Clock,
         rng: np.random.Generator,
-        make: MakePolicy = make_policy,
+        mind: Mind,
         people: People | None = None,
     ) -> None:
-        self._make, self.people = make, people or People()
+        self._mind, self.people = mind, people or People()
+        self._holding = lanes if isinstance(lanes, HoldingLanes) else None
         self._settings, self._spec, self._lanes = settings, spec, lanes
         self._uplink, self._link, self._clock, self._rng = uplink, link, clock, rng
         self._recorder = Recorder(spec, lanes.count, find_rate(settings.actor.priorities))
@@ -121,8 +124,7 @@ class ActorLoop:
             classifier, uplink.about["classifier"] = find_classifier(settings.env.success)
             LOG.info("success by %s, judged by %s", uplink.about["classifier"], classifier.about.get("held_out", "nobody"))
         uplink.about["epsilon"] = round(self._explorer.epsilon, 6)
-        self._policy: Policy | None = None
-        self._version: Version = NO_VERSION
+        self._version: Version = NO_VERSION  # of the newest decision
         self._flush_at = 0.0
         self._idle_since: float | None = None
         self._heard = 0
@@ -155,7 +157,7 @@ class ActorLoop:
         cut = False
         while not (self._stop.is_set() or self._uplink.stop is not None or self.people.leave):
             self._link.check()
-            self._swap()
+            why = self._mind.look()
             self._hear()
             if self._uplink.paused and self.people.robot is None:
                 self._hold("the run is paused")
@@ -170,10 +172,9 @@ class ActorLoop:
             if cut:
                 obs, cut = self._begin(), False
             random = self._uplink.steps < allowance.random
-            if not random and self._policy is None:
-                self._hold("no weights have been published yet")
+            if why and not random and (self._holding is None or self._version is NO_VERSION):
+                self._hold(why)
                 continue
-            self._idle_since = None
             obs = self._act(obs, random)
 
     def _begin(self) -> Obs:
@@ -181,14 +182,18 @@ class ActorLoop:
         return self._recorder.begin(self._lanes.reset())
 
     def _act(self, obs: Obs, random: bool) -> Obs:
-        policy: Policy = self._random if random or self._policy is None else self._policy
-
-        def choose(seen: Obs) -> Array | Decided:
-            return policy.act(seen, self._rng, False) if random else self._explorer.choose(policy, seen, self._rng)
-
-        acts = self._decider.act(obs, choose)
-        with self._uplink.in_step():
-            step = self._lanes.step(acts.actions)
+        acts = self._decide(obs, random)
+        if acts is not None:
+            with self._uplink.in_step():
+                step = self._lanes.step(acts.actions)
+        elif self._holding is not None:
+            with self._uplink.in_step():
+                step = self._holding.hold()
+            acts = held(step, self._spec)
+        else:
+            self._hold("nothing was decided in time")
+            return obs
+        self._idle_since = None
         ended = self._recorder.record(acts, step, NO_VERSION if random else self._version)
         self._uplink.executed(int(step.live.sum()))
         self._uplink.about["human_steps"] = self._recorder.human_steps
@@ -198,6 +203,25 @@ class ActorLoop:
         self._decider.restart(self._recorder.anew)
         self._flush(force=False)
         return obs
+
+    def _decide(self, obs: Obs, random: bool) -> Acts | None:
+        """What the lanes do; none where no decision came in time, or nothing is to be decided."""
+        if self._holding is not None and not self._holding.running:
+            return None
+
+        def choose(seen: Obs) -> Array | Decided:
+            if random:
+                return self._random.act(seen, self._rng, False)
+            choice = self._mind.decide(seen, self._rng)
+            if choice is None:
+                raise _UndecidedError
+            self._version = choice.version
+            return self._explorer.mix(choice.found, self._rng)
+
+        try:
+            return self._decider.act(obs, choose)
+        except _UndecidedError:
+            return None
 
     def _end(self, ended: Ended) -> None:
         if ended.outcome != OUTCOME_UNKNOWN:
@@ -228,17 +252,6 @@ class ActorLoop:
     def _say(self, label: Label | None) -> None:
         if label is not None and self._uplink.label(label):
             self._link.wake()
-
-    def _swap(self) -> None:
-        weights = self._uplink.take_weights(ema=self._settings.actor.ema)
-        if weights is None:
-            return
-        if self._policy is None:
-            self._policy = self._make(weights, self._spec, self._settings.actor)
-        else:
-            self._policy.load(weights)
-        self._version = weights.version
-        self._uplink.applied(weights.version)
 
     def _hold(self, why: str) -> None:
         """Wait in place for the buffer's news; what is ready still leaves. The deadline runs while the buffer is silent."""
@@ -290,3 +303,7 @@ class ActorLoop:
             LOG.warning("%d rows were abandoned: the outbox was full when this actor was stopped", self._abandoned)
         if self._uplink.unacknowledged:
             LOG.warning("%d blocks were not acknowledged within %g s", self._uplink.unacknowledged, DRAIN_S)
+
+
+class _UndecidedError(Exception):
+    """No decision came in time."""

@@ -54,6 +54,14 @@ class LatentPolicy(Policy, Protocol):
         ...
 
 
+def sampled(policy: Policy, spec: TransitionSpec, obs: Mapping[str, Array], rng: np.random.Generator) -> Array | Decided:
+    """What ``policy`` decides, not deterministic, with latents where rows of ``spec`` hold them."""
+    if spec.latent:
+        latent: LatentPolicy = policy  # type: ignore[assignment]  # what a learner of such rows publishes
+        return latent.decide(obs, rng)
+    return policy.act(obs, rng, False)
+
+
 class Box:
     """The action box in float32, rounded inwards, so that no rounding leaves the declared bounds.
 

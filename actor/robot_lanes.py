@@ -114,13 +114,26 @@ class RobotLanes:
             self._tick = -1
         return LaneObs(self._obs, np.array([-1]))
 
+    @property
+    def running(self) -> bool:
+        """Whether an episode runs."""
+        return self._running
+
     def step(self, actions: Array) -> LaneStep:
         """Offer the action of the running period and wait for its end; without an episode, ask for one."""
+        return self._step(actions)
+
+    def hold(self) -> LaneStep:
+        """Offer no action, so that the robot holds, and wait for the running period's end; without an episode, ask for one."""
+        return self._step(None)
+
+    def _step(self, actions: Array | None) -> LaneStep:
         self._ask()
         vitals = self._vitals()
-        if self._running:
+        if self._running and actions is not None:
             self._send(Offer(self._episode, self._tick, np.asarray(actions, np.float32), vitals))
-        elif self.report.get("phase") == Phase.IDLE.value and self._people.paused is False:  # never where that is not known
+        # A pause that is not known of may be one.
+        elif not self._running and self.report.get("phase") == Phase.IDLE.value and self._people.paused is False:
             seed = derive_seed(int(self._place[0]), *self._place[1:], self._next)
             self._send(Start(self._next, seed, vitals))
         while True:

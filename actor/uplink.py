@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.actor.byte_rate import ByteRate
 from headrace.actor.outbox import Outbox
-from headrace.actor.weights import WeightFetch
+from headrace.actor.weights import WeightInbox
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import WireError
@@ -91,10 +91,10 @@ class Uplink:
         self._rate = ByteRate(drain_bytes_per_s, self._clock.now())
         self._labels = outbox.labels
         self._part_bytes = part_bytes
-        self._fetch = WeightFetch(part_bytes)
+        self.inbox = WeightInbox(part_bytes)
+        self.follows = True  # whether weights are fetched: not where somebody else decides
         self._changed = threading.Condition()
         self._allowance = Allowance()
-        self._weights: WeightSet | None = None
         self._version = NO_VERSION
         self._events: list[Parts] = []
         self._event_bytes = 0
@@ -102,10 +102,9 @@ class Uplink:
         self._stop: m.Stop | None = None
         self._words: list[str] = []
         self.paused = False
-        self.refused_weights = self.refused_labels = self._declined = 0
+        self.refused_labels = self._declined = 0
         self.dropped_labels = self._labels.damaged
         self._told = Throttle()
-        self._policy = ""  # what all weights of a session describe
         self.missed = 0  # env steps that did not even become rows, for want of room
         self.env_steps = 0
         self.about: dict[str, Any] = {}  # what heartbeats tell besides
@@ -192,11 +191,10 @@ class Uplink:
         Raises:
             SpecError: the learner makes no average.
         """
-        if self._weights is None:
+        if self.inbox.newest is None:
             return None
         with self._changed:
-            weights, self._weights = self._weights, None
-        return None if weights is None else weights.chosen(ema=ema)
+            return self.inbox.take(ema=ema)
 
     def applied(self, version: Version) -> None:
         """The control loop acts on this version now."""
@@ -256,7 +254,7 @@ class Uplink:
         with self._changed:
             self.heard_at = self._clock.now()
             self._labels.rewind()
-            self._fetch.restart()
+            self.inbox.fetch.restart()
             self._changed.notify_all()
             self._settled += self._outbox.welcomed(welcome.epoch, welcome.pool, dict(welcome.streams))
 
@@ -268,7 +266,8 @@ class Uplink:
                 self._allowance = Allowance(message.granted, message.random, message.final)
                 self.env_steps, self.heard = message.env_steps, self.heard + 1
                 self._owed, self.paused = message.phase == "training", message.phase == m.PAUSED
-                self._fetch.announced(message)
+                if self.follows:
+                    self.inbox.fetch.announced(message)
             elif isinstance(message, m.Ack) and message.stream == self._outbox.stream:
                 self._settled += self._outbox.acknowledge(message.seq)
             elif isinstance(message, m.Reject) and message.stream == self._outbox.stream:
@@ -282,7 +281,7 @@ class Uplink:
             elif isinstance(message, m.Declined):
                 self._declined += 1
             elif isinstance(message, m.WeightsPart):
-                self._take_part(message, frames)
+                self.inbox.put(message, frames)
             elif isinstance(message, m.Word):
                 if message.word not in VERDICTS:  # whoever is beside a robot arms it, and nobody else
                     raise WireError("word", f"{message.word!r} is none of {', '.join(VERDICTS)}")
@@ -295,7 +294,7 @@ class Uplink:
         """Requests and events first, then blocks while there is room, and each label as soon as its rows were sent."""
         out: list[Parts] = []
         with self._changed:
-            out.extend([encode(get)] for get in self._fetch.requests())
+            out.extend([encode(get)] for get in self.inbox.fetch.requests())
             out.extend(self._events)
             self._events, self._event_bytes = [], 0
             room -= sum(size_of(parts) for parts in out)
@@ -336,7 +335,7 @@ class Uplink:
             "refused_labels": self.refused_labels,
             "dropped_labels": self.dropped_labels,
             "declined": self._declined,
-            "refused_weights": self.refused_weights,
+            "refused_weights": self.inbox.refused,
             **self.about,
         }
         return m.Pulse(self._executed, self._settled, self._version.epoch, self._version.step, report)
@@ -344,19 +343,3 @@ class Uplink:
     def position(self) -> tuple[int, int]:
         """Env steps executed, and those not yet settled."""
         return self._executed, max(0, self._executed + self._inherited - self._settled)
-
-    def _take_part(self, part: m.WeightsPart, frames: list[Frame]) -> None:
-        if len(frames) != 1:
-            raise WireError("arity", "a part of weights has one frame")
-        try:
-            weights = self._fetch.take(part, frames[0])
-        except WireError:
-            self.refused_weights += 1
-            raise
-        if weights is None:
-            return
-        policy = weights.fingerprint()
-        if weights.first_non_finite() is not None or self._policy not in ("", policy):
-            self.refused_weights += 1
-            return
-        self._weights, self._policy = weights, policy

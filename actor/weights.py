@@ -1,4 +1,4 @@
-"""Fetching weights: which version to ask for next, and a set that is handed over whole or not at all."""
+"""Fetching weights: which version to ask for next, a set that is handed over whole or not at all, and the newest one."""
 
 from __future__ import annotations
 
@@ -98,3 +98,51 @@ class WeightFetch:
     def check_valid(self) -> tuple[bool, str]:
         """Whether the target is not older than what is held."""
         return self._target.order >= self._have.order, f"target {self._target} behind {self._have}"
+
+
+class WeightInbox:
+    """The newest set of one policy that is complete, verified and finite, until it is taken.
+
+    Attributes:
+        newest: that set; none when it was taken.
+        refused: ranges and sets that were not taken.
+
+    Args:
+        part_bytes: length of one range.
+    """
+
+    def __init__(self, part_bytes: int) -> None:
+        self.fetch = WeightFetch(part_bytes)
+        self.newest: WeightSet | None = None
+        self.refused = 0
+        self._policy = ""  # what all sets describe
+
+    def put(self, part: WeightsPart, frames: list[Frame]) -> None:
+        """Take a range.
+
+        Raises:
+            WireError: it is none, or makes no set.
+        """
+        if len(frames) != 1:
+            raise WireError("arity", "a part of weights has one frame")
+        try:
+            weights = self.fetch.take(part, frames[0])
+        except WireError:
+            self.refused += 1
+            raise
+        if weights is None:
+            return
+        policy = weights.fingerprint()
+        if weights.first_non_finite() is not None or self._policy not in ("", policy):
+            self.refused += 1
+            return
+        self.newest, self._policy = weights, policy
+
+    def take(self, *, ema: bool) -> WeightSet | None:
+        """The newest set, once: the policy, or its average.
+
+        Raises:
+            SpecError: the learner makes no average.
+        """
+        weights, self.newest = self.newest, None
+        return None if weights is None else weights.chosen(ema=ema)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -28,20 +27,15 @@ from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Totals
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DiskFailed, MemoryCapped, describe_os_error
-from headrace.common.wire.answers import Out
-from headrace.common.wire.codec import Parts
 from headrace.common.wire.fleet import Fleet
-from headrace.common.wire.fragments import size_of
 from headrace.common.wire.gate import Gate, listen
-from headrace.common.wire.line import Line
+from headrace.common.wire.port import Port
 
 LOG = logging.getLogger(__name__)
 TICK_S = 0.05
 MESSAGES_A_DRAIN = 512
 STOP_S = 1.0
-REVOKED_S = 1.0  # in which whoever is told that its key was revoked can read it, before its connection is cut
 TELL_S = 1.0
-PEER_QUEUE_BYTES = 256 << 20
 
 
 class Server:
@@ -51,29 +45,26 @@ class Server:
         self,
         service: Service,
         worker: PoolWorker,
-        socket: zmq.Socket[bytes],
+        port: Port,
         clock: Clock,
         ready: Callable[[], None] | None = None,
-        gate: Gate | None = None,
     ) -> None:
-        self._service, self._worker, self._socket, self._clock, self._gate = service, worker, socket, clock, gate
+        self._service, self._worker, self._port, self._clock = service, worker, port, clock
         self._ready, self._ready_at = ready, 0.0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
         self._busy = False
-        self._end_at = self._cut_from = 0.0
-        self._held: dict[bytes, deque[Out]] = {}
+        self._end_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._loop.set_exception_handler(lambda loop, context: self._end(context.get("exception") or _unsaid(context)))
-        self._fd = int(socket.getsockopt(zmq.FD))
 
     async def run(self) -> None:
         """Serve until told to stop; raises what made the pool unusable."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
-        self._loop.add_reader(self._fd, self._drain)
-        fds = self._gate.fds if self._gate is not None else []
-        for fd in fds:
+        listening, *asking = self._port.fds
+        self._loop.add_reader(listening, self._drain)
+        for fd in asking:
             self._loop.add_reader(fd, self._serve_gate)
         ticker = self._loop.create_task(self._tick())
         ticker.add_done_callback(lambda t: None if t.cancelled() else self._end(t.exception()))
@@ -83,7 +74,7 @@ class Server:
             ticker.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ticker
-            for fd in (self._fd, *fds):
+            for fd in (listening, *asking):
                 self._loop.remove_reader(fd)
             self._executor.shutdown(wait=True)
 
@@ -91,7 +82,7 @@ class Server:
         if self._service.stopping:
             self._end(None)
             return
-        self._send(self._service.stop(reason))
+        self._port.send(self._service.stop(reason))
         self._end_at = self._clock.now() + STOP_S
 
     def _end(self, error: BaseException | None) -> None:
@@ -119,10 +110,9 @@ class Server:
             now = self._clock.now()
             self._tell(now)
             self._serve_gate()
-            self._send(self._service.tick(now))
-            if self._gate is not None and self._gate.keys.look(now):
-                self._cut_from = now + REVOKED_S
-                self._send(self._service.rekeyed(now))
+            self._port.send(self._service.tick(now))
+            if self._port.look(now):
+                self._port.send(self._service.rekeyed(now))
             if self._service.backups is not None:
                 self._service.backups.tick(self._worker.pool, now)
             self._drain()
@@ -134,28 +124,17 @@ class Server:
         """Take what the socket has. Its descriptor is edge-triggered: what is left is asked for again."""
         now = self._clock.now()
         for _ in range(MESSAGES_A_DRAIN):
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            came = self._port.take()
+            if came is None:
                 break
-            self._receive(frames, now)
+            self._port.send(self._service.receive(came.peer, came.parts, now, came.user, came.line))
+            self._port.heard(came, now)
         else:
             self._loop.call_soon(self._drain)
         self._work()
 
-    def _receive(self, frames: list[zmq.Frame], now: float) -> None:
-        parts: Parts = [f.buffer for f in frames[1:]]
-        line = partial(Line.of, frames[0])
-        if self._gate is None:
-            self._send(self._service.receive(frames[0].bytes, parts, now, line=line))
-            return
-        user = str(frames[0].get("User-Id"))  # what the gate has called it by
-        self._send(self._service.receive(frames[0].bytes, parts, now, user, line))
-        if self._gate.keyring.who(user) is None and now >= self._cut_from:
-            Line.of(frames[0]).hang_up()  # it was told, and goes on talking
-
     def _serve_gate(self) -> None:
-        if self._gate is not None and self._gate.serve():
+        if self._port.guard():
             self._loop.call_soon(self._serve_gate)
 
     def _work(self) -> None:
@@ -174,38 +153,8 @@ class Server:
         if error is not None:
             self._end(error)
             return
-        self._send(self._service.finish(*future.result(), self._clock.now()))
+        self._port.send(self._service.finish(*future.result(), self._clock.now()))
         self._drain()
-
-    def _send(self, out: list[Out]) -> None:
-        for peer, parts in out:
-            held = self._held.get(peer)
-            if held is not None:
-                held.append((peer, parts))
-            elif not self._try(peer, parts):
-                self._held[peer] = deque([(peer, parts)])
-        for peer in list(self._held):
-            self._flush(peer)
-
-    def _flush(self, peer: bytes) -> None:
-        held = self._held[peer]
-        while held and self._try(*held[0]):
-            held.popleft()
-        if not held:
-            del self._held[peer]
-        elif sum(size_of(parts) for _, parts in held) > PEER_QUEUE_BYTES:
-            LOG.warning("a peer does not take its messages: %d dropped", len(held))
-            del self._held[peer]
-
-    def _try(self, peer: bytes, parts: list[bytes | memoryview]) -> bool:
-        try:
-            self._socket.send_multipart([peer, *parts], zmq.NOBLOCK, copy=size_of(parts) < 1 << 16)
-        except zmq.Again:
-            return False
-        except zmq.ZMQError as error:
-            if error.errno != zmq.EHOSTUNREACH:
-                raise
-        return True
 
 
 def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
@@ -277,21 +226,14 @@ def _run(
     LOG.info("listening on %s", endpoint)
     ready = None if settings.ready is None else partial(settings.ready, endpoint)
     try:
-        _runner()(_main(service, worker, socket, clock, ready, gate))
+        _runner()(_main(service, worker, Port(socket, gate), clock, ready))
     finally:
         if backups is not None:
             backups.close()
 
 
-async def _main(
-    service: Service,
-    worker: PoolWorker,
-    socket: zmq.Socket[bytes],
-    clock: Clock,
-    ready: Callable[[], None] | None,
-    gate: Gate | None,
-) -> None:
-    await Server(service, worker, socket, clock, ready, gate).run()
+async def _main(service: Service, worker: PoolWorker, port: Port, clock: Clock, ready: Callable[[], None] | None) -> None:
+    await Server(service, worker, port, clock, ready).run()
 
 
 def _unsaid(context: dict[str, Any]) -> RuntimeError:

@@ -210,7 +210,10 @@ class Service:
 
     def _handle(self, client: Client, message: m.Message, frames: list[Frame], now: float) -> list[Out]:
         check_sender(message, frames, client.session.role)
-        return self._handlers[type(message)](client, message, frames, now)
+        handler = self._handlers.get(type(message))
+        if handler is None:  # a policy server may send it, to its own clients
+            raise WireError("direction", f"{type(message).__name__} is not for a buffer")
+        return handler(client, message, frames, now)
 
     def _decline(self, peer: bytes, reason: str, detail: str, now: float) -> list[Out]:
         """Count a message that was not accepted, and tell whoever has a session."""
@@ -375,7 +378,7 @@ class Service:
             out.append((peer, [encode(ack if client is None else client.ack(ack))]))
         if totals.version != before:
             self.watch.published(totals.version, now)
-            out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in ("actor", "evaluator"))
+            out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in m.FOLLOWERS)
         out.extend(self._share(now, urgent=True))
         return self._as_spoken(out)
 

@@ -206,6 +206,7 @@ class Watch:
             "pool": {"rows": totals.size, **totals.info},
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
             "evaluators": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("evaluator")],
+            "policy_servers": [{**s.report, **_who(s, now)} for s in service.fleet.sessions(m.POLICY_SERVER)],
             "learner": {**learners[0].report, **_who(learners[0], now)} if learners else None,
             "ranks": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("rank")],
             "evaluations": list(self._evaluations)[-50:],

@@ -1,5 +1,4 @@
-"""The command line: ``headrace train|buffer|learner|actor|eval|export|plot|status|pool|chaos|dry-run|
-record|pause|resume|label|set|classifier|keys|doctor``."""
+"""The command line: ``headrace COMMAND``, where COMMAND is train, a role such as buffer or actor, or a tool such as status."""
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ from headrace.launch.classifier_command import add_classifier
 from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE, leave
 from headrace.launch.key_command import add_keys
 from headrace.launch.people_command import add_people
+from headrace.launch.policy_server_command import add_policy_server
 
 TOP_LEVEL = ("seed", "schema")  # config keys without a dot
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, a Minari data
@@ -141,6 +141,7 @@ def make_parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     _add_train(commands)
     _add_roles(commands)
+    add_policy_server(commands, _add)
     _add_tools(commands)
     parser.commands = commands.choices
     return parser

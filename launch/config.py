@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
+from headrace.actor.server_config import PolicyServerConfig
 from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
@@ -86,6 +87,9 @@ class RunConfig:
     window: WindowConfig = option(factory=WindowConfig, help="what one row covers")
     actor: ActorConfig = option(factory=ActorConfig, help="actor processes")
     robot: RobotConfig = option(factory=RobotConfig, help="how a robot is driven, with actor.robot")
+    policy_server: PolicyServerConfig = option(
+        factory=PolicyServerConfig, help="a process that decides for actors, with actor.policy server"
+    )
     buffer: BufferConfig = option(factory=BufferConfig, help="the buffer process")
     pool: PoolConfig = option(factory=PoolConfig, help="the pool")
     sampling: SamplingConfig = option(factory=SamplingConfig, help="how batches are drawn")
@@ -126,6 +130,8 @@ class RunConfig:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
         if self.actor.robot:
             self._require_guarded()
+        if self.actor.policy == "server":
+            self._require_server()
         if self.run.mode == "sync" and self.actor.count == 0:
             raise ConfigError("actor.count: 0 with run.mode sync, where no actor can join from elsewhere; nearest valid: 1")
         if self.learner.ranks > 1:
@@ -141,6 +147,13 @@ class RunConfig:
                     f"{key}: {value} with actor.robot true, where one actor drives one robot, in a process of its own; nearest"
                     f" valid: {valid}"
                 )
+
+    def _require_server(self) -> None:
+        """Refuse actors that ask a policy server which nobody could have started."""
+        if not self.policy_server.endpoint:
+            raise ConfigError("policy_server.endpoint: empty with actor.policy server; say where it listens, tcp://HOST:PORT")
+        if self.run.mode == "sync":
+            raise ConfigError("actor.policy: server with run.mode sync, which is one process; nearest valid: auto")
 
     def require_evaluable(self) -> None:
         """Refuse an evaluation that would drive a robot beside its actor, and without its guard.
@@ -228,7 +241,7 @@ def resumable_keys() -> list[str]:
 def digest(config: RunConfig) -> str:
     """SHA-256 in hex of what decides a run's result: the config without names, places and limits of processes."""
     plain = dump(config)
-    for section in ("run", "buffer", "network", "sinks", "supervisor"):
+    for section in ("run", "policy_server", "buffer", "network", "sinks", "supervisor"):
         plain.pop(section)
     plain["mode"], plain["pool_from"] = config.run.mode, config.run.pool_from
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

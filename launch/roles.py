@@ -126,12 +126,26 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
     return judge(settings)
 
 
+def run_policy_server(config: RunConfig, run: RunDir | None, connect: str | None, bind: str | None, identity: str) -> int:
+    """Decide for actors that have no policy of their own, at ``bind`` (none: the config's ``policy_server.endpoint``)."""
+    from headrace.actor.device import require_device
+    from headrace.actor.policy_server import PolicyServerSettings
+    from headrace.actor.policy_server import run as decide
+
+    require_device(config.policy_server.device, "policy_server.device")
+    endpoint = connect or find_endpoint(config, run)
+    server = replace(config.policy_server, endpoint=bind) if bind else config.policy_server
+    settings = PolicyServerSettings(endpoint, identity, server, config.network, config.actor.ema)
+    _leave_signals_to_the_role()
+    return decide(settings)
+
+
 def _player(config: RunConfig, endpoint: str, identity: str) -> ActorSettings:
     from headrace.actor.device import require_device
     from headrace.actor.joining import ActorSettings
 
     require_device(config.actor.device)
-    parts = config.env, config.window, config.actor, config.network, config.seed, config.robot
+    parts = config.env, config.window, config.actor, config.network, config.seed, config.robot, config.policy_server
     return ActorSettings(endpoint, identity, *parts)
 
 

@@ -14,7 +14,7 @@ from headrace.actor.deciding import Decided, Decider, Obs
 from headrace.actor.envs import Lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer
-from headrace.actor.policy import Policy, RandomPolicy
+from headrace.actor.policy import Policy, RandomPolicy, sampled
 from headrace.actor.rating import Rate
 from headrace.actor.recorder import Recorder
 from headrace.buffer.pool import SACReplayPool
@@ -92,7 +92,7 @@ class SyncActor:
         def choose(seen: Obs) -> Array | Decided:
             if policy is None:
                 return self._random.act(seen, self._rng, False)
-            return self._explorer.choose(policy, seen, self._rng)
+            return self._explorer.mix(sampled(policy, self._lanes.spec, seen, self._rng), self._rng)
 
         acts = self._decider.act(self._obs, choose)
         step = self._lanes.step(acts.actions)

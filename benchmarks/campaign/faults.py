@@ -8,6 +8,7 @@ from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.classifier_faults import CLASSIFIER
 from campaign.client_faults import CLIENT
 from campaign.data_faults import DATA
+from campaign.deciding_faults import DECIDING
 from campaign.drawing_faults import DRAWING
 from campaign.flow_faults import PATHS
 from campaign.hostile_faults import INPUT
@@ -36,6 +37,7 @@ MUTANTS = {
         *CLASSIFIER,
         *CLIENT,
         *DATA,
+        *DECIDING,
         *DRAWING,
         *FROM_DATA,
         *INPUT,

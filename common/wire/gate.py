@@ -74,9 +74,9 @@ class Gate:
         self._guarded, self._told = socket, sockets.watch(socket, ODD)
 
     @property
-    def fds(self) -> list[int]:
-        """Descriptors that become readable, once, when there is something to do."""
-        return [int(s.getsockopt(zmq.FD)) for s in (self._asked, self._told) if s is not None]
+    def sockets(self) -> list[zmq.Socket[bytes]]:
+        """Become readable when there is something to do."""
+        return [s for s in (self._asked, self._told) if s is not None]
 
     def serve(self) -> bool:
         """Answer what was asked and count what was told; true when there may be more. Never raises for what a peer sent."""

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,6 +67,21 @@ class KeyFiles:
                 f"network.keys: {path} is a key of role {found.role}, needed is {role}; make one with `{command}`"
             )
         return found
+
+    def half(self, name: str) -> str:
+        """The newest public half of ``name``, whose key is for what it is called.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        for _, path in reversed(self._numbered(name)):
+            key = _read(path, Key, WRITABLE, "go-w")
+            if key.role == name:
+                return key.public
+        raise ConfigError(
+            f"network.keys: {self.path} lacks the public half of the {name}'s key; copy {name}.NUMBER{PUBLIC}"
+            f" there (headrace keys new DIR {name} --role {name})"
+        )
 
     def public(self) -> tuple[dict[str, Key], list[str]]:
         """All public halves by the names of their files, and what is wrong with the files that hold none.
@@ -182,15 +197,23 @@ class KeyFiles:
         return files
 
 
-def own_secret(network: NetworkConfig, role: str, identity: str) -> Secret | None:
+def own_secret(network: NetworkConfig, role: str, identity: str, listener: str = BUFFER) -> Secret | None:
     """The secret of a client of this session role and id; none where no keys are used.
 
+    Args:
+        network: names the keys.
+        role: of the session.
+        identity: of the client.
+        listener: who is dialled. The buffer's public half is in every secret, another's lies beside it.
+
     Raises:
-        ConfigError: as :meth:`KeyFiles.secret`.
+        ConfigError: as :meth:`KeyFiles.secret` and :meth:`KeyFiles.half`.
     """
     if not network.keys:
         return None
-    return KeyFiles.of(network).secret(*holder(role, identity))
+    files = KeyFiles.of(network)
+    secret = files.secret(*holder(role, identity))
+    return secret if listener == BUFFER else replace(secret, buffer=files.half(listener))
 
 
 def _now() -> str:

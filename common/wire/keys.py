@@ -10,12 +10,13 @@ from zmq.utils import z85
 
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
-from headrace.common.wire.messages import READERS
+from headrace.common.wire.messages import POLICY_SERVER, READERS
 
 BUFFER, LEARNER, OPERATOR = "buffer", "learner", "operator"
 SESSIONS = {  # what a key is for -> the roles of the sessions that it opens
     "actor": ("actor",),
     "evaluator": ("evaluator",),
+    POLICY_SERVER: (POLICY_SERVER,),
     LEARNER: READERS,
     OPERATOR: ("observer",),
     BUFFER: (),

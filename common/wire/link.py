@@ -65,7 +65,7 @@ def new_hello(role: str, identity: str, **fields: object) -> Hello:
 
 
 class Link:
-    """The thread between a role and its buffer.
+    """The thread between a role and its buffer, or whom else it dials.
 
     Args:
         hello: of this process.
@@ -73,6 +73,7 @@ class Link:
         endpoint: where the buffer listens.
         network: limits and times.
         clock: of the session.
+        listener: who is dialled.
         zero_copy: whether large messages are sent without a copy; pyzmq then keeps a thread to the end of the process.
 
     Raises:
@@ -80,10 +81,18 @@ class Link:
     """
 
     def __init__(
-        self, hello: Hello, role: Role, endpoint: str, network: NetworkConfig, clock: Clock, *, zero_copy: bool = True
+        self,
+        hello: Hello,
+        role: Role,
+        endpoint: str,
+        network: NetworkConfig,
+        clock: Clock,
+        *,
+        listener: str = BUFFER,
+        zero_copy: bool = True,
     ) -> None:
-        self._role, self._endpoint, self._clock = role, endpoint, clock
-        self._secret = own_secret(network, hello.role, hello.id)
+        self._role, self._endpoint, self._clock, self._listener = role, endpoint, clock, listener
+        self._secret = own_secret(network, hello.role, hello.id, listener)
         self._copied = ZERO_COPY_BYTES if zero_copy else math.inf  # messages below are
         hello = replace(hello, compression=network.compression)
         self.session = ClientSession(hello, network, endpoint, clock.now())
@@ -236,7 +245,9 @@ class Link:
                 if not self.session.receive(message, self._clock.now()):
                     continue
                 if isinstance(message, Declined) and (n := self._declined.count(self._clock.now())):
-                    LOG.warning("the buffer declined %d messages, the last one: %s", n, message.detail or message.reason)
+                    LOG.warning(
+                        "the %s declined %d messages, the last one: %s", self._listener, n, message.detail or message.reason
+                    )
                 if isinstance(message, Welcome):
                     self._queue.clear()
                     self._welcomed(message)
@@ -244,7 +255,7 @@ class Link:
                     self._role.received(message, inside)
             except WireError as error:
                 if n := self._refused.count(self._clock.now()):
-                    LOG.warning("%d messages of the buffer refused, the last one: %s", n, printable(str(error)))
+                    LOG.warning("%d messages of the %s refused, the last one: %s", n, self._listener, printable(str(error)))
             finally:
                 with self._changed:
                     self._changed.notify_all()
@@ -255,7 +266,7 @@ class Link:
             if not self._widths:
                 raise WireError("compressed", "this session agreed on no compression")
             message, frames = compression.expand(message, frames, self._network.message_bytes)
-        check_sender(message, frames, BUFFER)
+        check_sender(message, frames, self._listener)
         return message, frames
 
     def _welcomed(self, welcome: Welcome) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 BUFFER = "buffer"  # a sender beside the roles of clients
+POLICY_SERVER = "policy-server"  # one too, and a client of the buffer
+LISTENERS = (BUFFER, POLICY_SERVER)  # those who are dialled
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class Message:
 
     Attributes:
         TAG: the kind on the wire, never reused.
-        SENDERS: who may send it: roles of clients, or the buffer.
+        SENDERS: who may send it: roles of clients, or those who are dialled.
         FRAMES: how many frames follow the header; none where header and spec say it.
     """
 

@@ -1,6 +1,7 @@
 """Every message of the protocol, one frozen dataclass a kind.
 
-Client = actor, evaluator, learner rank or observer; all dial the buffer. Frames that follow a header are
+Client = actor, evaluator, policy server, learner rank or observer; all dial the buffer, and actors may dial a policy server
+too. Frames that follow a header are
 named in the class docstring. Sequence numbers start at 1; 0 means none yet. ``docs/wire.md`` holds the same as a table, which
 :mod:`headrace.common.wire.reference` makes.
 """
@@ -14,17 +15,21 @@ from headrace.common.wire.envelopes import Compressed as Compressed
 from headrace.common.wire.envelopes import Fragment as Fragment
 from headrace.common.wire.fields import COUNT, U32, U64, blob, flag, pairs, plain, real, text, uint
 from headrace.common.wire.message import BUFFER as BUFFER
+from headrace.common.wire.message import LISTENERS
+from headrace.common.wire.message import POLICY_SERVER as POLICY_SERVER
 from headrace.common.wire.message import Message as Message
 
 PROTOCOL = 1
 PAUSED = "paused"  # a phase of the run
 READERS = ("learner", "rank")  # the learner, and the further ranks of its group
-ROLES = ("actor", "evaluator", *READERS, "observer")
+FOLLOWERS = ("actor", "evaluator", POLICY_SERVER)  # they act by its weights
+ROLES = (*FOLLOWERS, *READERS, "observer")
 MAX_ID = 128
 MAX_LANES = 4096
 MAX_STREAMS = 64
 MAX_POOL = 64
 MAX_RATED = 1 << 20
+NOISE_BYTES = 37
 
 
 # --- client to buffer -------------------------------------------------------------------------------------------
@@ -69,7 +74,7 @@ class BlockHead(Message, tag=2, senders=("actor",), frames=None):
 
 
 @dataclass(frozen=True)
-class Pulse(Message, tag=4, senders=("actor", "evaluator", *READERS)):
+class Pulse(Message, tag=4, senders=(*FOLLOWERS, *READERS)):
     """Client heartbeat: env steps executed, those of them that are acknowledged or rejected, and the weights it acts on."""
 
     executed: int = uint(COUNT, default=0)
@@ -90,7 +95,7 @@ class Draw(Message, tag=5, senders=READERS):
 
 
 @dataclass(frozen=True)
-class WeightsGet(Message, tag=6, senders=("actor", "evaluator")):
+class WeightsGet(Message, tag=6, senders=FOLLOWERS):
     """Asks for ``length`` bytes at ``offset`` of one version on the shelf."""
 
     epoch: int = uint(U32)
@@ -196,11 +201,26 @@ class Change(Message, tag=15, senders=("actor", "observer")):
     value: Any = plain(default=None)
 
 
+@dataclass(frozen=True)
+class Ask(Message, tag=16, senders=("actor",), frames=None):
+    """Asks a policy server what to do in ``lanes`` episodes; a request before it that was not answered is given up.
+
+    Who asks makes no use of an answer that comes later than ``within_s``. ``noise`` is the state of the generator (PCG64) that
+    a decision draws from: its state and increment, 16 bytes each, 1 byte and 4 bytes of half a word that is left over.
+    Without it the mode of the policy is meant. Frames: one per observation key that an actor sees, in spec order.
+    """
+
+    number: int = uint()
+    lanes: int = uint(MAX_LANES)
+    within_s: float = real()
+    noise: bytes = blob(NOISE_BYTES, default=b"")
+
+
 # --- buffer to client -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Welcome(Message, tag=32):
+class Welcome(Message, tag=32, senders=LISTENERS):
     """Opens a session: the epoch, the limits, the agreed spec, and how far each stream of this actor is acknowledged.
 
     A learner is told what it needs to map the pool: the directory, what the header there holds as ``nonce``, and on which
@@ -225,7 +245,7 @@ class Welcome(Message, tag=32):
 
 
 @dataclass(frozen=True)
-class Refused(Message, tag=33):
+class Refused(Message, tag=33, senders=LISTENERS):
     """No session, or no longer one. ``retry_s`` 0 means never ask again."""
 
     reason: str = text(32)
@@ -253,15 +273,15 @@ class Reject(Message, tag=35):
 
 
 @dataclass(frozen=True)
-class Received(Message, tag=36):
+class Received(Message, tag=36, senders=LISTENERS):
     """Byte credit: the buffer has taken ``bytes`` in all from this session."""
 
     bytes: int = uint()
 
 
 @dataclass(frozen=True)
-class State(Message, tag=37):
-    """Buffer heartbeat: the newest weights, this actor's step allowance, and the phase of the run.
+class State(Message, tag=37, senders=LISTENERS):
+    """Heartbeat of who is dialled: the newest weights, this actor's step allowance, and the phase of the run.
 
     ``granted`` counts env steps of this process since its start; the first ``random`` of them are uniform random.
     ``final`` says that no further step will ever be granted. A robot whose run has the phase ``paused`` holds.
@@ -324,7 +344,7 @@ class Published(Message, tag=41):
 
 
 @dataclass(frozen=True)
-class Stop(Message, tag=42):
+class Stop(Message, tag=42, senders=LISTENERS):
     """The buffer asks the client to end: ``done`` when the run has reached its goal."""
 
     done: bool = flag()
@@ -372,7 +392,7 @@ class Labelled(Message, tag=46):
 
 
 @dataclass(frozen=True)
-class Declined(Message, tag=47):
+class Declined(Message, tag=47, senders=LISTENERS):
     """A message of this session was not accepted, and nothing of it was done; ``reason`` is what it is counted under."""
 
     reason: str = text(32)
@@ -384,6 +404,22 @@ class Word(Message, tag=48):
     """Somebody has said a word to this actor from elsewhere: ``success``, ``failure`` or ``discard`` of its newest episode."""
 
     word: str = text(16)
+
+
+@dataclass(frozen=True)
+class Decision(Message, tag=49, senders=(POLICY_SERVER,), frames=None):
+    """Answer to the :class:`Ask` of this number, by which weights; ``noise`` is the generator behind it.
+
+    ``reason`` says why there is none: ``late``, ``no-weights`` or ``failed``. Else frames: actions, ``(lanes, *action.shape)``
+    <f4, in env units, and where rows hold latents and ``noise`` was asked with those, ``(lanes, latent)`` <f4.
+    """
+
+    number: int = uint()
+    reason: str = text(32, default="")
+    learner: str = text(MAX_ID, default="")
+    epoch: int = uint(U32, default=0)
+    step: int = uint(default=0)
+    noise: bytes = blob(NOISE_BYTES, default=b"")
 
 
 MESSAGES: dict[int, type[Message]] = {
@@ -406,6 +442,6 @@ MESSAGES: dict[int, type[Message]] = {
             Change,
         ),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
-        *(DrawnHead, BatchPiece, LabelHead, Labelled, Declined, Word, Compressed),
+        *(DrawnHead, BatchPiece, LabelHead, Labelled, Declined, Word, Ask, Decision, Compressed),
     )
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace.actor import noise
 from headrace.common.block import Block
 from headrace.common.label import Kind, Label
 from headrace.common.specs import TransitionSpec
@@ -22,10 +23,10 @@ GOLDEN = json.loads((DOCS / "golden.json").read_text())
 SPEC = TransitionSpec.from_dict(GOLDEN["spec"])
 TAGS = {
     "Hello": 1, "BlockHead": 2, "Fragment": 3, "Pulse": 4, "Draw": 5, "WeightsGet": 6, "Publish": 7, "EpisodeEnd": 8,
-    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Change": 15, "Welcome": 32,
-    "Refused": 33, "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39,
+    "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Change": 15, "Ask": 16,
+    "Welcome": 32, "Refused": 33, "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39,
     "WeightsPart": 40, "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46,
-    "Declined": 47, "Word": 48, "Compressed": 64,
+    "Declined": 47, "Word": 48, "Decision": 49, "Compressed": 64,
 }  # fmt: skip
 
 
@@ -83,6 +84,17 @@ def test_a_label():
     assert hexed(label_parts(golden["number"], label)) == golden["parts"]
     head, frame = map(bytes.fromhex, golden["parts"])
     np.testing.assert_array_equal(parse_label(decode(head), [frame], SPEC).rewards, rewards)
+
+
+def test_the_state_of_a_generator():
+    golden = GOLDEN["noise"]
+    rng = np.random.default_rng(golden["seed"])
+    rng.integers(golden["bits"], dtype=np.uint32)  # leaves half a word
+    rng.standard_normal(golden["normals"])
+    assert noise.pack(rng).hex() == golden["bytes"]
+    restored = noise.unpack(bytes.fromhex(golden["bytes"]))
+    assert restored.standard_normal(2).tolist() == golden["next"]
+    assert restored.integers(golden["bits"], dtype=np.uint32) == rng.integers(golden["bits"], dtype=np.uint32)
 
 
 def test_a_weight_set():

@@ -324,7 +324,7 @@ def test_non_finite_weights_are_never_handed_over():
         for get in gets:
             up.received(m.WeightsPart(1, 7, get.offset, len(blob)), [blob[get.offset : get.offset + get.length]])
     assert up.take_weights() is None
-    assert up.refused_weights == 1
+    assert up.inbox.refused == 1
 
 
 def test_heartbeats_say_how_long_the_control_loop_has_waited_for_its_envs():

@@ -75,7 +75,7 @@ def test_the_average_is_judged_where_it_is_asked_for(tmp_path, monkeypatch):
     settings, here = start()
     plain = canary_weights(here.spec, "l", 1, 7)
     averages = {AVERAGE + name: tensor + 1 for name, tensor in plain.tensors.items()}
-    here.uplink._weights = WeightSet(plain.version, plain.policy, {**plain.tensors, **averages})
+    here.uplink.inbox.newest = WeightSet(plain.version, plain.policy, {**plain.tensors, **averages})
     monkeypatch.setattr(evaluator, "WAIT_S", 0.0)
     monkeypatch.setattr(here.uplink, "wait", lambda timeout_s: here.stop.set())
     player = dataclasses.replace(settings.player, actor=ActorConfig(ema=True))

@@ -11,7 +11,9 @@ from headrace.actor.config import ActorConfig, EnvConfig, SuccessConfig, WindowC
 from headrace.actor.envs import make_lanes
 from headrace.actor.joining import ActorSettings
 from headrace.actor.loop import ActorLoop
+from headrace.actor.minds import OwnMind
 from headrace.actor.outbox import Outbox
+from headrace.actor.policy import make_policy
 from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer import SACReplayPool
@@ -64,9 +66,10 @@ def act(steps, calls=(), lanes=2, most=0, epsilon=None, env=None, **window):
     pool, stop = SACReplayPool(1000, spec=stepped.spec), threading.Event()
     uplink.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
     uplink.received(m.State(granted=2 * steps, random=0 if epsilon else 2 * steps), [])
-    uplink._weights = centred(stepped.spec) if epsilon else None
+    uplink.inbox.newest = centred(stepped.spec) if epsilon else None
     link = DirectLink(uplink, pool, stop, steps)
-    loop = ActorLoop(settings, stepped.spec, stepped, uplink, link, MonotonicClock(), np.random.default_rng(0))
+    mind = OwnMind(settings, stepped.spec, uplink, make_policy)
+    loop = ActorLoop(settings, stepped.spec, stepped, uplink, link, MonotonicClock(), np.random.default_rng(0), mind)
     link.calls = [(at, lambda call=call: call(loop)) for at, call in calls]
     loop.run(stop)
     stepped.close()

@@ -102,7 +102,7 @@ def test_stacked_frames_are_those_of_the_rows():
     weights = mlp_weights(STACKED)
     policy, rng = MlpPolicy(weights, STACKED), np.random.default_rng(0)
     with Session(NOBODY, "arm-0", STACKED) as session:
-        session.uplink._weights = weights
+        session.uplink.inbox.newest = weights
         session.policy(10.0)
         for episode in range(2):
             frames = [see(episode, 0)["obs"]] * 3

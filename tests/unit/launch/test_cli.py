@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headrace.launch import cli, exits, key_command, people_command
+from headrace.launch import cli, exits, key_command, people_command, policy_server_command
 from headrace.launch.keys import all_keys, keys_text
 
 PENDULUM = {"env": {"id": "Pendulum-v1"}}
@@ -56,7 +56,7 @@ def subcommands():
 
 def test_every_help_text_can_be_shown():
     """A % in one of them is a format to argparse, and is met only when the text is made."""
-    assert "95 % intervals" in cli.make_parser().format_help()
+    assert "95 % intervals" in " ".join(cli.make_parser().format_help().split())
     for parser in subcommands().values():
         assert parser.format_help()
 
@@ -66,6 +66,7 @@ MANUAL = [
     "buffer",
     "learner",
     "actor",
+    "policy-server",
     "eval",
     "export",
     "plot",
@@ -169,6 +170,7 @@ def test_every_option_that_help_lists_is_taken(words, option, value, arguments, 
     for name in ("new", "list", "revoke"):
         monkeypatch.setattr(key_command, f"_{name}", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
     monkeypatch.setattr(people_command, "_change", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
+    monkeypatch.setattr(policy_server_command, "_run", lambda args, overrides: seen.append((vars(args), overrides)) or 0)
     given = [f"{option}={value[0]}"] if glue and value else [option, *value]
     dest = option[2:].replace("-", "_")
     assert cli.main([*words, *arguments, *given]) == 0
