@@ -21,6 +21,7 @@ from helpers.scripts import load
         "mutants",
         "peers",
         "peer_sb3",
+        "policy_server",
         "pool",
         "powercut",
         "promises",
