@@ -175,6 +175,11 @@ def test_a_batch_waits_for_others_and_no_longer_than_it_gathers():
     request(server, b"a", number=2)
     request(server, b"b")
     assert [peer for peer, *_ in server.decide()] == [b"a", b"b"]  # as many as fit into a batch: at once
+    for peer in (b"a", b"b", b"c"):
+        request(server, peer, number=9)
+    assert [peer for peer, *_ in server.decide()] == [b"a", b"b"]  # and no more than fit
+    server.clock.advance(GATHER_S)
+    assert [peer for peer, *_ in server.decide()] == [b"c"]
     request(server, b"a", number=3)
     request(server, b"b", number=2, rng=np.random.default_rng(0))
     request(server, b"c")
