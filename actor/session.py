@@ -21,7 +21,7 @@ from headrace.actor.spool import open_outbox
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Counts, Uplink
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import DeadlineExceeded, EnvError, HeadraceError, OutboxFull, SpecError
+from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, HeadraceError, OutboxFull, SpecError
 from headrace.common.label import VERDICTS
 from headrace.common.process import wait_welcome
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_POLICY, TransitionSpec
@@ -103,6 +103,8 @@ class Session:
         network.check()
         self._config = dataclasses.replace(actor or ActorConfig(), robot=True)
         self._config.check("actor")
+        if self._config.policy == "server":
+            raise ConfigError("actor.policy: server: a session decides in its own process; nearest valid: auto")
         if spec.kind != "steps":
             raise SpecError(f"spec.kind: {spec.kind!r}; a session takes one action a step, 'steps'")
         self.spec, self.identity = spec, identity

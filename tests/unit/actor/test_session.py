@@ -10,7 +10,7 @@ from helpers.weights import mlp_weights
 
 from headrace.actor import ActorConfig, NetworkConfig, Session, TransitionSpec
 from headrace.actor.policy import MlpPolicy
-from headrace.common.errors import DeadlineExceeded, EnvError, OutboxFull, SpecError
+from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, OutboxFull, SpecError
 from headrace.common.specs import OUTCOME_FAILURE
 from headrace.common.wire import messages as m
 
@@ -61,6 +61,11 @@ def test_calls_out_of_order_are_told_what_is_missing():
         assert session.close(0.0).unsent == 0
     with pytest.raises(SpecError, match="chunk"):
         Session(NOBODY, "arm-0", TransitionSpec(SPEC.obs, SPEC.action, 1, "chunk"))
+
+
+def test_a_session_asks_no_policy_server():
+    with pytest.raises(ConfigError, match="actor.policy: server: a session decides in its own process; nearest valid: auto"):
+        Session(NOBODY, "arm-0", SPEC, actor=ActorConfig(policy="server"))
 
 
 def test_a_full_handover_stops_the_loop_of_a_robot():
