@@ -4,7 +4,8 @@ Imports neither torch nor gymnasium by itself.
 """
 
 from headrace.actor.config import ActorConfig
-from headrace.actor.session import Session, connect
+from headrace.actor.connecting import connect
+from headrace.actor.session import Session
 from headrace.common.specs import SOURCE_DEMO, SOURCE_HUMAN, SOURCE_POLICY, TransitionSpec
 from headrace.common.wire.network import NetworkConfig
 

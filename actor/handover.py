@@ -22,7 +22,7 @@ _REAL_KINDS = frozenset("fiub")
 class Step:
     """What was executed, beside its action and the observation after it; the values are those of :meth:`Session.record`.
 
-    ``decided`` says whether it was told what the policy wanted.
+    ``decided`` says whether it was told what the policy wanted; of chunks, whether a decision begins with it.
     """
 
     reward: float
@@ -42,8 +42,8 @@ class Entry:
     Attributes:
         step: the step, or none.
         obs: key -> ``(*shape)``, the first observation of an episode, or the one after the step.
-        action: ``action.shape``; means nothing where an episode begins.
-        planned: ``action.shape``, what the policy wanted; means nothing where ``step.decided`` is false.
+        action: ``action.shape``, or ``(A,)`` of chunks; means nothing where an episode begins.
+        planned: ``action.shape``, what was decided; means nothing where ``step.decided`` is false.
     """
 
     step: Step | None
@@ -71,8 +71,9 @@ class Handover:
         self.put_count = self.taken_count = 0
         self._names = {o.key: f"obs[{o.key!r}]" for o in spec.obs}
         self._obs = {o.key: np.empty((self.slots, *o.shape), o.dtype) for o in spec.obs}
-        self._actions = np.empty((self.slots, *spec.action.shape), "<f4")
-        self._planned = np.empty_like(self._actions if spec.planned else self._actions[:, :0])
+        chunks = spec.kind == "chunk"
+        self._actions = np.empty((self.slots, *(spec.action.shape[-1:] if chunks else spec.action.shape)), "<f4")
+        self._planned = np.empty((self.slots, *(spec.action.shape if chunks or spec.planned else (0,))), "<f4")
         for array in (*self._obs.values(), self._actions, self._planned):
             array.fill(0)  # the system gives memory when it is touched, which is not to happen while a robot moves
         self._steps: list[Step | None] = [None] * self.slots

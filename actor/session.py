@@ -15,13 +15,14 @@ import numpy as np
 from headrace.actor.config import ActorConfig
 from headrace.actor.handover import Handover, Step
 from headrace.actor.outbox import FULL_FIX
+from headrace.actor.plan import Plan
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
 from headrace.actor.scribe import Scribe, Verdict
 from headrace.actor.spool import open_outbox
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Counts, Uplink
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, HeadraceError, OutboxFull, SpecError
+from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, HeadraceError, OutboxFull
 from headrace.common.label import VERDICTS
 from headrace.common.process import wait_welcome
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_POLICY, TransitionSpec
@@ -37,46 +38,8 @@ CLOSE_S = 5.0
 REASON_CHARS = 200
 
 
-def connect(
-    endpoint: str,
-    identity: str,
-    spec: TransitionSpec,
-    *,
-    actor: ActorConfig | None = None,
-    network: NetworkConfig | None = None,
-    rng: np.random.Generator | None = None,
-    wait_s: float | None = None,
-) -> Session:
-    """Join a run: dial its buffer, say hello, and wait to be welcomed.
-
-    Args:
-        endpoint: where the buffer listens, ``tcp://HOST:PORT``.
-        identity: the actor's name; at most one living process has it.
-        spec: of observations and actions, see :meth:`TransitionSpec.like`.
-        actor: how rows leave; a session always counts as a robot, so pacing never holds it.
-        network: limits and times of the wire.
-        rng: source of the policy's noise.
-        wait_s: longest wait for the welcome, ``network.connect_s`` by default (s). With 0 nobody waits: steps are kept until
-            the buffer is there.
-
-    Raises:
-        SessionRefused: the id is held by a living process, or the buffer's spec is another one.
-        DeadlineExceeded: no welcome in that time; the text says what was waited for.
-    """
-    network = network or NetworkConfig()
-    session = Session(endpoint, identity, spec, actor=actor, network=network, rng=rng)
-    wait_s = network.connect_s if wait_s is None else wait_s
-    try:
-        if wait_s > 0:
-            session.wait_welcome(wait_s)
-    except BaseException:
-        session.close(0.0)
-        raise
-    return session
-
-
 class Session:
-    """One robot's place in a run; :func:`connect` makes it.
+    """One robot's place in a run; :func:`~headrace.actor.connecting.connect` makes it.
 
     An episode is ``begin(obs)``, then for each executed action ``record(obs, action, reward, terminated, truncated)`` with the
     observation *after* it, also at the episode's end. :meth:`begin`, :meth:`record` and :meth:`act` belong to one thread, the
@@ -84,7 +47,7 @@ class Session:
     rest, until :meth:`close`.
 
     Args:
-        endpoint, identity, spec, actor, network, rng: see :func:`connect`.
+        endpoint, identity, spec, actor, network, rng: see :func:`~headrace.actor.connecting.connect`.
         clock: of the session's thread and its connection.
     """
 
@@ -105,8 +68,7 @@ class Session:
         self._config.check("actor")
         if self._config.policy == "server":
             raise ConfigError("actor.policy: server: a session decides in its own process; nearest valid: auto")
-        if spec.kind != "steps":
-            raise SpecError(f"spec.kind: {spec.kind!r}; a session takes one action a step, 'steps'")
+        self._plan = Plan(spec) if spec.kind == "chunk" else None
         self.spec, self.identity = spec, identity
         self._rng = rng or np.random.default_rng()
         self._handover = Handover(spec)
@@ -151,6 +113,8 @@ class Session:
         self._cut = self._unheard = not self._put(None, obs)
         self._absent = False
         self._running, self._episode = True, self._episode + 1
+        if self._plan is not None:
+            self._plan.restart()
         self._see(obs)
 
     def record(
@@ -171,7 +135,7 @@ class Session:
 
         Args:
             obs: key -> ``(*shape)``, the true observation after the action, never one of the next episode.
-            action: ``action.shape``, as executed, in env units.
+            action: as executed in this step, in env units: ``action.shape``, or ``(A,)`` where rows are chunks.
             reward: raw.
             terminated: the task ended here.
             truncated: the episode was cut here, by a time limit or by somebody.
@@ -179,28 +143,39 @@ class Session:
             health: bits of the step's health.
             action_age: age of the action when it was executed (s).
             version: weights that chose the action; by default those of the last :meth:`act` or :meth:`policy`.
-            planned: ``action.shape``, what the policy wanted, where ``spec.planned``; without it the row says that it has none.
+            planned: ``action.shape``. Where rows are chunks, a decision of the loop's own that begins with this step; without
+                it the step goes on with the one that runs, or begins with that of :meth:`act`. Else, where ``spec.planned``,
+                what the policy wanted; without it the row says that it has none.
 
         Raises:
             SpecError: an array is not as declared; nothing was taken.
-            EnvError: no episode was begun, or the session is closed.
+            EnvError: no episode was begun, the session is closed, or a chunk is over and nothing was decided.
             OutboxFull: nothing more may wait, and ``actor.when_full`` is ``stop``.
             SessionRefused: the buffer turned this process away, such as for a newer one of the same id.
         """
         if not self._running:
             raise EnvError("record(): no episode runs; begin(obs) it with its first observation")
         version = self._version if version is None else version
-        decided = planned is not None and self.spec.planned
+        own = planned is not None
+        if self._plan is not None:
+            planned = self._plan.beginning(source, planned)
+        decided = planned is not None and (self.spec.planned or self._plan is not None)
         step = Step(float(reward), bool(terminated), bool(truncated), version, source, health, action_age, decided)
         if self._cut or not self._put(step, obs, action, planned):
             self._cut = True  # a step is missing, so that none of this episode may follow
             self._uplink.missed += 1
             self._absent = self._unheard
+        if self._plan is not None:
+            self._plan.executed(source, began=decided, own=own)
         self._running = not (terminated or truncated)
         self._see(obs)
 
     def act(self, obs: Mapping[str, Any], *, deterministic: bool = False) -> Array:
-        """The newest policy's action, ``action.shape`` float32 in env units, inside the box unless it is NaN.
+        """The next action, float32 in env units, inside the box unless it is NaN: ``action.shape``, by the newest policy.
+
+        Where rows are chunks, ``(A,)``: the next one of what was decided, until all of it is recorded, a human acts, or the
+        episode ends. Then the newest policy decides on a chunk of them, from ``obs``. Asked again before a step is recorded it
+        is the same.
 
         Args:
             obs: key -> ``(*shape)``, the newest observation. Where the spec stacks frames, the older ones are those that
@@ -210,17 +185,11 @@ class Session:
         Raises:
             DeadlineExceeded: there are no weights yet; wait for them with :meth:`policy`.
         """
-        policy = self.policy()
-        if self.spec.stack == 1:
-            seen: Mapping[str, Array] = {key: np.asarray(value)[None] for key, value in obs.items()}
-        elif self._running:
-            seen = self._stacked
-            for o in self.spec.obs:
-                seen[o.key][0, -1] = obs[o.key]
-        else:
-            raise EnvError("act(): no episode runs, so there are no older frames to stack; begin(obs) one")
-        action: Array = policy.act(seen, self._rng, deterministic)[0]
-        return action
+        return (
+            self._decide(obs, deterministic)
+            if self._plan is None
+            else self._plan.next(lambda: self._decide(obs, deterministic))
+        )
 
     def policy(self, timeout_s: float = 0.0) -> Policy:
         """The policy with the newest weights, which will never change; ask again before the next decision.
@@ -241,6 +210,20 @@ class Session:
         policy, self._version = acting
         self._uplink.applied(self._version)
         return policy
+
+    def _decide(self, obs: Mapping[str, Any], deterministic: bool) -> Array:
+        """What the newest policy decides on, ``action.shape``."""
+        policy = self.policy()
+        if self.spec.stack == 1:
+            seen: Mapping[str, Array] = {key: np.asarray(value)[None] for key, value in obs.items()}
+        elif self._running:
+            seen = self._stacked
+            for o in self.spec.obs:
+                seen[o.key][0, -1] = obs[o.key]
+        else:
+            raise EnvError("act(): no episode runs, so there are no older frames to stack; begin(obs) one")
+        action: Array = policy.act(seen, self._rng, deterministic)[0]
+        return action
 
     # --- any thread -------------------------------------------------------------------------------------------------
 

@@ -123,16 +123,18 @@ class TransitionSpec:
         high: Sequence[float],
         *,
         window: int = 1,
+        chunk: int = 1,
         stack: int = 1,
         roles: Mapping[str, str] | None = None,
         planned: bool = False,
     ) -> TransitionSpec:
-        """The spec of observations like ``obs`` and of actions in a box, one a decision.
+        """The spec of observations like ``obs`` and of actions in a box, one a decision, or a chunk of them.
 
         Args:
             obs: key -> an array or number of the shape and dtype that they will all have; 64-bit floats are stored as float32.
             low, high: ``(A,)``, least and largest action, in env units.
             window: K, executed env steps that one row covers at most (n-step rows).
+            chunk: actions of one decision, which are executed without looking and are one row (``window.chunk`` of a config).
             stack: h, frames that one observation stacks.
             roles: key -> ``actor``, ``critic`` or ``both``; both where it is not named.
             planned: whether rows hold what the policy wanted too.
@@ -151,7 +153,11 @@ class TransitionSpec:
                 raise SpecError(f"obs[{key!r}]: {array.dtype} cannot be stored; one of {', '.join(STORED_AS)} can")
             keys.append(ObsSpec(key, array.shape, STORED_AS[array.dtype.name], roles.get(key, "both")))
         bounds = tuple(float(x) for x in low), tuple(float(x) for x in high)
-        return cls(tuple(keys), ActionSpec((len(bounds[0]),), *bounds), window, "steps", stack, planned=planned)
+        if chunk > 1 and window > 1:
+            raise SpecError(f"window: {window}, but with chunk {chunk} a row is one decision; leave it out")
+        shape = (len(bounds[0]),) if chunk == 1 else (chunk, len(bounds[0]))
+        kind = "steps" if chunk == 1 else "chunk"
+        return cls(tuple(keys), ActionSpec(shape, *bounds), max(window, chunk), kind, stack, planned=planned)
 
     @cached_property  # building it takes microseconds, and every insert and sample asks for it
     def row_dtype(self) -> np.dtype[np.void]:

@@ -6,7 +6,7 @@ from campaign.planting import Mutant
 
 UNIT = "tests/unit/actor"
 HANDOVER, SCRIBE, SESSION = f"{UNIT}/test_handover.py", f"{UNIT}/test_scribe.py", f"{UNIT}/test_session.py"
-LABELS = f"{UNIT}/test_label_box.py"
+LABELS, PLAN = f"{UNIT}/test_label_box.py", f"{UNIT}/test_plan.py"
 RING, SPOOL = f"{UNIT}/test_ring_file.py", f"{UNIT}/test_spool.py"
 HELLO_TO_GOODBYE = "tests/system/test_session.py::test_a_session_from_hello_to_goodbye_leaves_nothing_behind"
 
@@ -70,6 +70,29 @@ CLIENT = (
     ),
     Mutant("stacked-frames-of-the-last-episode", "actor/session.py", "np.array([self._episode])", "np.array([0])", (SESSION,)),
     Mutant("thread-that-outlives-its-session", "actor/session.py", ", zero_copy=False)", ")", (HELLO_TO_GOODBYE,)),
+    # chunks
+    Mutant(
+        "plan-of-the-episode-before",
+        "actor/plan.py",
+        "self._chunk, self._done, self._row = None, 0, 0",
+        "self._row = 0",
+        (PLAN,),
+    ),
+    Mutant(
+        "plan-goes-on-behind-a-human",
+        "actor/plan.py",
+        "if own or source == SOURCE_HUMAN or self._done == self._window:",
+        "if own or self._done == self._window:",
+        (PLAN,),
+    ),
+    Mutant(
+        "rows-of-humans-are-one-step-long",
+        "actor/plan.py",
+        "if source == SOURCE_HUMAN and goes_on:",
+        "if False:",
+        (PLAN, SESSION),
+    ),
+    Mutant("chunk-longer-than-its-row", "actor/plan.py", "0 < self._row < self._window", "0 < self._row", (PLAN,)),
     # the outbox
     Mutant(
         "dropped-although-it-had-arrived",

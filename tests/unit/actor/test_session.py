@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.weights import mlp_weights
 
-from headrace.actor import ActorConfig, NetworkConfig, Session, TransitionSpec
+from headrace.actor import SOURCE_HUMAN, SOURCE_POLICY, ActorConfig, NetworkConfig, Session, TransitionSpec
 from headrace.actor.policy import MlpPolicy
 from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, OutboxFull, SpecError
 from headrace.common.specs import OUTCOME_FAILURE
@@ -16,6 +16,7 @@ from headrace.common.wire import messages as m
 
 NOBODY = "tcp://127.0.0.1:9"
 SPEC = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-1], [1])
+CHUNKED = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-1], [1], chunk=3)
 STACKED = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-1], [1], stack=3)
 
 
@@ -59,7 +60,7 @@ def test_calls_out_of_order_are_told_what_is_missing():
         with pytest.raises(DeadlineExceeded, match="waiting for an answer from"):
             session.act(see(0, 0))
         assert session.close(0.0).unsent == 0
-    with pytest.raises(SpecError, match="chunk"):
+    with pytest.raises(SpecError, match="a row is a chunk"):
         Session(NOBODY, "arm-0", TransitionSpec(SPEC.obs, SPEC.action, 1, "chunk"))
 
 
@@ -139,3 +140,31 @@ def test_a_word_from_elsewhere_is_a_verdict_and_a_pause_is_told():
         assert not session.paused
         assert session.uplink._labels._items[0][1].outcome == OUTCOME_FAILURE
         session.close(0.0)
+
+
+def test_rows_are_chunks_of_what_was_executed_and_of_what_was_planned_behind_it():
+    weights = mlp_weights(CHUNKED)
+    with Session(NOBODY, "arm-0", CHUNKED) as session:
+        session.uplink._weights = weights
+        session.policy(10.0)
+        plans = []
+        for t, (source, ended) in enumerate([(SOURCE_POLICY, False)] * 3 + [(SOURCE_HUMAN, False)] + [(SOURCE_POLICY, True)]):
+            if t == 0:
+                session.begin(see(0, 0))
+            action = session.act(see(0, t))
+            assert action.shape == (1,)
+            if t in (0, 3, 4):
+                plans.append(session._plan._chunk.copy())
+            executed = [0.5] if source == SOURCE_HUMAN else action
+            session.record(see(0, t + 1), executed, float(t), ended, False, source=source)
+        with pytest.raises(SpecError, match=r"action: shape \(3, 1\), the spec declares \(1,\)"):
+            session.begin(see(1, 0))
+            session.record(see(1, 1), plans[0], 0.0, False, False, planned=plans[0])
+        session.close(0.0)
+        rows = np.concatenate([item.places[0].rows for item in session.uplink._outbox._waiting])
+    assert rows["t"].tolist() == [0, 3, 4]
+    assert rows["steps"].tolist() == [3, 1, 1]
+    assert rows["rewards"].tolist() == [[0, 1, 2], [3, 0, 0], [4, 0, 0]]
+    assert rows["source"][:, 0].tolist() == [SOURCE_POLICY, SOURCE_HUMAN, SOURCE_POLICY]
+    plans[1][0] = 0.5  # what was executed stands in place of what was planned
+    np.testing.assert_array_equal(rows["action"], plans)
