@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from headrace.actor.config import WindowConfig
 from headrace.actor.plan import Plan
 from headrace.common.errors import EnvError, SpecError
 from headrace.common.specs import SOURCE_HUMAN, SOURCE_POLICY, TransitionSpec
@@ -90,3 +91,8 @@ def test_chunks_that_are_none_are_refused():
         Plan(TransitionSpec(SPEC.obs, TransitionSpec.like({"o": 0.0}, [0], [1]).action, 3, "chunk"))
     with pytest.raises(SpecError, match="window: 2, but with chunk 3"):
         TransitionSpec.like({"o": 0.0}, [0], [1], window=2, chunk=3)
+
+
+def test_the_spec_is_that_of_a_run_with_such_chunks():
+    one = TransitionSpec.like({"obs": np.zeros(2, np.float32)}, [-100], [100])
+    assert WindowConfig(chunk=3).spec(one.obs, one.action) == SPEC
