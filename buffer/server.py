@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import platform
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -13,6 +15,7 @@ from typing import Any
 
 import zmq
 
+import headrace
 from headrace.buffer.backups import Backups
 from headrace.buffer.epochs import Epochs
 from headrace.buffer.limits import Limits
@@ -193,6 +196,11 @@ def serve(settings: BufferSettings, clock: Clock | None = None) -> int:
     return 0
 
 
+def _about() -> dict[str, Any]:
+    """What a buffer says of itself to whoever has a session; ``at_s`` is its wall clock."""
+    return {"headrace": headrace.__version__, "python": platform.python_version(), "at_s": time.time()}
+
+
 def _run(
     settings: BufferSettings,
     worker: PoolWorker,
@@ -218,6 +226,7 @@ def _run(
     live = Live(pacing, settings.pool_dir)
     service = Service(fleet, pacing, network, watch, totals, worker.shelf.read, settings.pool.max_actors, live)
     service.keyring = gate.keyring if gate is not None else None
+    service.about = _about
     backups = None
     if settings.snapshot_dir is not None:
         backups = Backups(settings.snapshot_dir, settings.pool.snapshot_every_s, settings.pool.snapshot_keep, clock.now())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.buffer import admission
@@ -82,6 +82,7 @@ class Service:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
         self.keyring: Keyring | None = None  # where keys are used
         self.stopping = ""
+        self.about: Callable[[], Mapping[str, Any]] = dict  # what it says of itself
         self.not_told = ""  # why where this buffer listens is not written down
         self.backups: Backups | None = None
         self._network = network
@@ -323,7 +324,13 @@ class Service:
         return []
 
     def _on_query(self, client: Client, query: m.Query, frames: list[Frame], now: float) -> list[Out]:
-        if query.what == "status":
+        if len(frames) > (query.what == "about"):
+            raise WireError("arity", f"a query for {query.what!r} with {len(frames)} frames")
+        if query.what == "about":
+            answer = json.dumps(self.about()).encode()
+        elif client.session.role != "observer":
+            raise WireError("direction", f"a query for {query.what!r} is not for an {client.session.role} to send")
+        elif query.what == "status":
             answer = self.watch.status_json(self, now)
         elif query.what == "snapshot" and self.backups is not None:
             answer = json.dumps({"number": self.backups.ask()}).encode()

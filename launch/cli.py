@@ -241,6 +241,14 @@ def _add_tools(commands: Any) -> None:
     add_keys(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
+    doctor.add_argument("--robot", action="store_true", help="on a robot's computer: its link, disk, cameras, people's device")
+    doctor.add_argument(
+        "--connect",
+        metavar="ENDPOINT",
+        help="with --robot: where the buffer listens, tcp://HOST:PORT; default: as the config says",
+    )
+    doctor.add_argument("--id", default="arm-0", help="with --robot: the actor's id, whose key is used (text)")
+    doctor.add_argument("--json", action="store_true", help="print one JSON list")
 
 
 def _add_chaos(commands: Any) -> None:
@@ -491,9 +499,14 @@ def _dry_run(args: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.doctor import doctor
+    from headrace.launch.doctor import Place, doctor
 
-    return doctor(args.config, overrides)
+    if not args.robot:
+        return doctor(args.config, overrides, as_json=args.json)
+    if args.config is None:
+        print("headrace: error: doctor --robot needs CONFIG, the file that the robot's actor is started with", file=sys.stderr)
+        return USAGE
+    return doctor(args.config, overrides, Place(args.connect or "", args.id), as_json=args.json)
 
 
 def _fail(text: str) -> int:

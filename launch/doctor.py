@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from headrace.actor.bound import bound as bound_of_actor
@@ -18,41 +19,32 @@ from headrace.common.cores import usable_cores
 from headrace.common.errors import ConfigError, EnvError, HeadraceError, NoSpace, SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.key_files import SECRET, KeyFiles
+from headrace.launch import robot_doctor
 from headrace.launch.children import THREAD_VARIABLES
 from headrace.launch.config import RunConfig, make_config, read_config
+from headrace.launch.finding import BAD, GOOD, WARN, Finding
 from headrace.launch.machine import GIB, cpu_model, gpu, memory_limit, version_of
+from headrace.launch.robot_doctor import Place as Place
 from headrace.learner.bound import bound as bound_of_learner
 
-GOOD, WARN, BAD = "ok", "look", "bad"
 BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
 TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "PyYAML", "rich")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line: what was looked at, the verdict, what was seen, and what to do about it."""
-
-    what: str
-    verdict: str
-    seen: str
-    advice: str = ""
-
-    def __str__(self) -> str:
-        advice = f"; {self.advice}" if self.advice else ""
-        return f"{self.verdict:<5} {self.what:<18} {self.seen}{advice}"
+def doctor(config: Path | None, overrides: Sequence[str], robot: Place | None = None, *, as_json: bool = False) -> int:
+    """Print every finding, or all of them as one JSON list; 1 when one of them would keep a run from working."""
+    found = []
+    for finding in findings(config, overrides, robot):
+        found.append(finding)
+        if not as_json:
+            print(finding, flush=True)
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in found], indent=2))
+    return 1 if any(finding.verdict == BAD for finding in found) else 0
 
 
-def doctor(config: Path | None, overrides: Sequence[str]) -> int:
-    """Print every finding; 1 when one of them would keep a run from working."""
-    worst = GOOD
-    for finding in findings(config, overrides):
-        print(finding)
-        worst = BAD if BAD in (worst, finding.verdict) else worst
-    return 1 if worst == BAD else 0
-
-
-def findings(config: Path | None, overrides: Sequence[str]) -> Iterator[Finding]:
-    """Everything that is looked at, the machine first."""
+def findings(config: Path | None, overrides: Sequence[str], robot: Place | None = None) -> Iterator[Finding]:
+    """Everything that is looked at, the machine first; with ``robot`` what matters to a robot's computer, and not the run's."""
     yield from _installation()
     yield from _machine()
     if config is None:
@@ -65,9 +57,16 @@ def findings(config: Path | None, overrides: Sequence[str]) -> Iterator[Finding]
     yield Finding("config", GOOD, str(config))
     if version_of("mujoco") == "-" and _needs_mujoco(options.env.id):
         yield Finding("mujoco", BAD, f"not installed, but {options.env.id} needs it", "pip install 'headrace[mujoco]'")
-    yield _processes(options)
     spec, finding = _environment(options)
     yield finding
+    if robot is not None:
+        if not options.actor.robot:
+            yield Finding("robot", BAD, "actor.robot: false", "this config drives no robot; set it, with robot.guard's limits")
+            return
+        yield from _keys(options)
+        yield from robot_doctor.findings(options, spec, robot)
+        return
+    yield _processes(options)
     if spec is not None:
         yield from _room(options, spec)
         yield from _memory(options, spec)

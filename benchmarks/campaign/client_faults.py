@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 UNIT = "tests/unit/actor"
 HANDOVER, SCRIBE, SESSION = f"{UNIT}/test_handover.py", f"{UNIT}/test_scribe.py", f"{UNIT}/test_session.py"
+DOCTOR = "tests/unit/launch/test_robot_doctor.py"
 LABELS, PLAN = f"{UNIT}/test_label_box.py", f"{UNIT}/test_plan.py"
 RING, SPOOL = f"{UNIT}/test_ring_file.py", f"{UNIT}/test_spool.py"
 HELLO_TO_GOODBYE = "tests/system/test_session.py::test_a_session_from_hello_to_goodbye_leaves_nothing_behind"
@@ -209,4 +210,22 @@ CLIENT = (
     Mutant("damage-ends-the-file", "actor/ring_file.py", "        while position < stop:\n", "        while False:\n", (RING,)),
     Mutant("ring-does-not-wrap", "actor/ring_file.py", "view[: self.size - at]", "view", (RING,)),
     Mutant("older-cursor-believed", "actor/ring_file.py", "return *max(found), ", "return *min(found), ", (RING,)),
+    # the doctor of a robot's computer
+    Mutant(
+        "actors-may-ask-for-the-status",
+        "buffer/service.py",
+        '        elif client.session.role != "observer":\n',
+        "        elif False:\n",
+        ("tests/protocol/test_service.py",),
+    ),
+    Mutant("a-camera-that-hangs-is-fit", "launch/robot_doctor.py", "if new[key] <= 1:", "if new[key] < 1:", (DOCTOR,)),
+    Mutant("a-device-that-reads-zeros-is-fit", "launch/robot_doctor.py", " > MOVED)", " >= 0)", (DOCTOR,)),
+    Mutant(
+        "a-link-without-anything-to-spare",
+        "launch/robot_doctor.py",
+        "told.bytes_s < SPARE * needed",
+        "told.bytes_s < needed",
+        (DOCTOR,),
+    ),
+    Mutant("a-spool-without-room", "launch/robot_doctor.py", "free + taken < actor.spool_bytes", "free + taken < 0", (DOCTOR,)),
 )

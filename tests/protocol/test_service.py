@@ -259,3 +259,18 @@ def test_the_status_tells_what_a_robot_has_lost(buffer):
     buffer.say(b"A", m.Pulse(report={"dropped_steps": 120, "damaged_steps": 0, "spooled_steps": 7}))
     assert "actor 'a' has lost 120 steps for want of room (actor.when_full)" in buffer.status()["warnings"]
     assert buffer.status()["actors"][0]["spooled_steps"] == 7
+
+
+def test_an_actor_may_ask_what_the_buffer_is_and_nothing_else(buffer):
+    buffer.actor()
+    buffer.service.about = lambda: {"headrace": "1.2", "at_s": 5.0}
+    for frames in ((), (b"x" * 1000,)):
+        ((_, answer, told),) = [
+            found for found in buffer.say(b"A", m.Query("about"), *frames) if isinstance(found[1], m.Answer)
+        ]
+        assert answer.what == "about"
+        assert json.loads(told[0]) == {"headrace": "1.2", "at_s": 5.0}
+    for what, frames, reason in (("status", (), "direction"), ("snapshot", (), "direction"), ("about", (b"x", b"y"), "arity")):
+        answers = [found[1] for found in buffer.say(b"A", m.Query(what), *frames)]
+        assert [answer.reason for answer in answers if isinstance(answer, m.Declined)] == [reason]
+        assert not any(isinstance(answer, m.Answer) for answer in answers)
