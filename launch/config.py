@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, WindowConfig
 from headrace.actor.server_config import PolicyServerConfig
 from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
@@ -23,6 +21,11 @@ from headrace.launch.sizes import require_sizes
 from headrace.launch.supervision import SupervisorConfig
 from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.sinks import SinkConfig
+
+try:
+    import yaml
+except ImportError as error:  # the base install is for loops of one's own, which have no config
+    raise ConfigError("configs are read by PyYAML, which is not installed: pip install 'headrace[robot]'") from error
 
 SCHEMA = 1
 T = TypeVar("T")

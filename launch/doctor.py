@@ -83,6 +83,10 @@ def _installation() -> Iterator[Finding]:
             yield Finding(name, GOOD, installed)
         elif name in BASE:
             yield Finding(name, BAD, "not installed", "pip install headrace")
+        elif name == "PyYAML":
+            yield Finding(
+                name, WARN, "not installed", "it reads configs; a loop of your own has none: pip install 'headrace[robot]'"
+            )
         else:
             yield Finding(name, WARN, "not installed", "a robot does not need it; training does: pip install 'headrace[train]'")
 
