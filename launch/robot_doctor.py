@@ -109,7 +109,7 @@ def _link(config: RunConfig, spec: TransitionSpec, endpoint: str, identity: str)
         return
     if parts.scheme == "tcp":
         try:
-            took = min(probe.connect_s(endpoint) for _ in range(3))
+            took = probe.connect_s(endpoint)
         except OSError as error:
             advice = (
                 "is the buffer running, listening beyond its own host, and is that one port open to this one? docs/networks.md"
