@@ -25,7 +25,7 @@ from headrace.actor.robot import Robot
 from headrace.actor.robots import make_robot
 from headrace.actor.teleop import make_teleop
 from headrace.buffer import space
-from headrace.common.clock import MonotonicClock
+from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import HeadraceError, SessionRefused
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.network import NetworkConfig, split_endpoint
@@ -221,8 +221,9 @@ def _robot(config: RunConfig, place: Place) -> Iterator[Finding]:
     try:
         robot.connect()
         yield Finding("robot", GOOD, f"{config.env.id} is connected")
-        yield from _cameras(config, robot, place.look_s)
-        yield from _teleop(config, robot, place.move_s)
+        clock = MonotonicClock()
+        yield from _cameras(config, robot, place.look_s, clock)
+        yield from _teleop(config, robot, place.move_s, clock)
     except Exception as error:  # whatever a foreign driver raises is to be told
         yield Finding("robot", BAD, f"{config.env.id}: {type(error).__name__}: {error}", "what does its driver need?")
     finally:
@@ -230,19 +231,19 @@ def _robot(config: RunConfig, place: Place) -> Iterator[Finding]:
             robot.close()
 
 
-def _cameras(config: RunConfig, robot: Robot, seconds: float) -> Iterator[Finding]:
+def _cameras(config: RunConfig, robot: Robot, seconds: float, clock: Clock) -> Iterator[Finding]:
     """Look at the robot in its own periods; how often each camera gave a new picture, and how old the oldest was."""
     fresh, period = Freshness(robot.obs), 1 / config.robot.rate_hz
     cameras = cameras_of(robot.obs)
     new, oldest, looks = dict.fromkeys(cameras, 0), dict.fromkeys(cameras, 0.0), 0
-    begun = due = time.monotonic()
+    begun = due = clock.now()
     took = 0.0
     while due < begun + seconds:
-        time.sleep(max(0.0, due - time.monotonic()))
-        before = time.monotonic()
+        clock.sleep(due - clock.now())
+        before = clock.now()
         seen = robot.observe()
-        now = time.monotonic()
-        took, due, looks = max(took, now - before), max(due + period, now), looks + 1
+        now = clock.now()
+        took, due, looks = max(took, now - before), max(due, before) + period, looks + 1
         fresh.see(now, seen)
         for key in cameras:
             new[key] += fresh.repeats[key] == 0
@@ -273,7 +274,7 @@ def _cameras(config: RunConfig, robot: Robot, seconds: float) -> Iterator[Findin
             yield Finding(f"pictures of {key}", GOOD, seen_text)
 
 
-def _teleop(config: RunConfig, robot: Robot, seconds: float) -> Iterator[Finding]:
+def _teleop(config: RunConfig, robot: Robot, seconds: float, clock: Clock) -> Iterator[Finding]:
     """Have somebody move the device; a device that reads nothing but zeros is a common fault of cables and rights."""
     options = config.robot.teleop
     if options.device == "none":
@@ -290,14 +291,14 @@ def _teleop(config: RunConfig, robot: Robot, seconds: float) -> Iterator[Finding
         moved: set[int] = set()
         words: set[str] = set()
         rest = np.zeros(robot.action.dim) if device.gives == "displacement" else None  # of positions the first one
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and len(moved) < robot.action.dim:
-            reading = device.read(time.monotonic(), robot.observe())
+        end = clock.now() + seconds
+        while clock.now() < end and len(moved) < robot.action.dim:
+            reading = device.read(clock.now(), robot.observe())
             words.update(reading.words)
             if reading.action is not None:
                 rest = np.array(reading.action) if rest is None else rest
                 moved.update(np.flatnonzero(np.abs(reading.action - rest) > MOVED).tolist())
-            time.sleep(1 / config.robot.rate_hz)
+            clock.sleep(1 / config.robot.rate_hz)
     finally:
         device.close()
     seen = (

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from headrace.actor.envs import make_spec
+from headrace.actor.fake_arm import FakeArm
 from headrace.actor.teleop import Reading
+from headrace.common.clock import ManualClock
 from headrace.common.wire.network import NetworkConfig
 from headrace.launch import robot_doctor as clinic
 from headrace.launch.config import make_config
@@ -14,7 +16,7 @@ from headrace.launch.probe import Told
 
 GUARD = {"low": [-1.4], "high": [1.4], "max_delta": [0.15], "max_rate": [2.5]}
 ARM = {"id": "headrace.actor.fake_arm:FakeArm", "kwargs": {"size": 8}}
-PLACE = clinic.Place("tcp://127.0.0.1:9", "arm-0", look_s=0.4, move_s=0.3)
+PLACE = clinic.Place("tcp://127.0.0.1:9", "arm-0", look_s=0.1, move_s=0.1)
 
 
 def config(*words, **sections):
@@ -89,8 +91,13 @@ def test_a_spool_needs_a_place_that_has_room_and_is_tried(tmp_path):
     ],
 )
 def test_cameras_are_watched_in_the_robots_own_periods(kwargs, robot, verdict, words):
-    made = config(env={**ARM, "kwargs": {"size": 8, **kwargs}}, robot={"rate_hz": 20, "guard": {**GUARD, **robot}})
-    found = named(list(clinic._robot(made, PLACE)), "pictures of camera.front")
+    clock = ManualClock(100.0)
+    made = config(robot={"rate_hz": 20, "guard": {**GUARD, **robot}})
+    arm = FakeArm(size=8, clock=clock, **kwargs)
+    arm.connect()
+    found = list(clinic._cameras(made, arm, 0.57, clock))
+    assert "12 times" in named(found, "observing").seen
+    found = named(found, "pictures of camera.front")
     assert found.verdict == verdict
     assert words in str(found)
 
@@ -126,7 +133,8 @@ class Device:
 def test_somebody_moves_the_device_and_sees_whether_it_is_read(gives, script, verdict, capsys):
     kwargs = {"gives": gives, "script": script}
     teleop = {"device": f"{__name__}:Device", "kwargs": kwargs}
-    found = named(list(clinic._robot(config(robot={"guard": GUARD, "teleop": teleop}), PLACE)), "teleop")
+    made = config(robot={"guard": GUARD, "teleop": teleop})
+    (found,) = clinic._teleop(made, FakeArm(size=8), 0.3, ManualClock())
     assert found.verdict == verdict
     assert "move the" in capsys.readouterr().err
 
