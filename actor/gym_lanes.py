@@ -248,10 +248,10 @@ class GymLanes:
         self, asked: Array, live: Array, ended: Array, infos: Mapping[str, Any]
     ) -> tuple[Array | None, Array | None]:
         """Where people took over: what was executed in all lanes, and who acted; none and none where nobody did."""
-        same_step, name = self._mode is AutoresetMode.SAME_STEP, HUMAN if self._guarded else ACTION
+        name = HUMAN if self._guarded else ACTION
         executed, source = None, None
         for lane in np.flatnonzero(live):
-            told = infos.get("final_info", {}) if same_step and ended[lane] else infos
+            told = self._told(lane, ended, infos)
             if not _has(told, name, lane):
                 continue
             said = {ACTION: told[name][lane]} | ({FLAG: told[FLAG][lane]} if FLAG in told else {})
@@ -266,12 +266,18 @@ class GymLanes:
         """What a success classifier said of the lanes' steps, as bits of health; none where there is none."""
         if not self._config.success.file:
             return None
-        health, same_step = np.zeros(self.count, np.uint8), self._mode is AutoresetMode.SAME_STEP
+        health = np.zeros(self.count, np.uint8)
         for lane in np.flatnonzero(live):
-            told = infos.get("final_info", {}) if same_step and ended[lane] else infos
+            told = self._told(lane, ended, infos)
             if _has(told, JUDGED, lane):
                 health[lane] = health_of(bool(told[JUDGED][lane]))
         return health
+
+    def _told(self, lane: int, ended: Array, infos: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Where the infos of a lane's step are: a reset in the same step has brought its own."""
+        same_step = self._mode is AutoresetMode.SAME_STEP and ended[lane]
+        found: Mapping[str, Any] = infos.get("final_info", {}) if same_step else infos
+        return found
 
     def _all_crashed(self, error: Exception) -> LaneStep:
         frames = self._restart(error)

@@ -99,8 +99,8 @@ DATA = (
     Mutant(
         "noise-is-drawn-for-nothing",
         "actor/exploring.py",
-        "        if self.epsilon == 0:\n            return actions\n",
-        "",
+        "if self.epsilon == 0 or isinstance(found, Decided):",
+        "if isinstance(found, Decided):",
         EXPLORING,
     ),
     Mutant("robots-explore", "actor/config.py", "if self.robot and self.epsilon > 0:", "if False:", EXPLORING),

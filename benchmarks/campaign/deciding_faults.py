@@ -67,5 +67,5 @@ DECIDING = (
         PROTOCOL,
     ),
     Mutant("episodes-begin-without-a-server", "actor/loop.py", "min(uplink.heard_at, mind.heard_at)", "uplink.heard_at", ROBOT),
-    Mutant("numpy-pixels-of-another-order", "actor/pixel_policy.py", "np.moveaxis(x, 3, 1).reshape", "x.reshape", PIXELS),
+    Mutant("numpy-pixels-of-another-order", "common/convolutions.py", "np.moveaxis(x, 3, 1).reshape", "x.reshape", PIXELS),
 )

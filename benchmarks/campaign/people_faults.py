@@ -29,8 +29,8 @@ PEOPLE = (
     Mutant(
         "a-human-step-that-ends-in-same-step-is-lost",
         LANES,
-        'told = infos.get("final_info", {}) if same_step and ended[lane] else infos',
-        "told = infos",
+        'infos.get("final_info", {}) if same_step else infos',
+        "infos",
         PEOPLE_TEST,
     ),
     Mutant(
