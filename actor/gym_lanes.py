@@ -251,7 +251,7 @@ class GymLanes:
         name = HUMAN if self._guarded else ACTION
         executed, source = None, None
         for lane in np.flatnonzero(live):
-            told = self._told(lane, ended, infos)
+            told = self._told(int(lane), ended, infos)
             if not _has(told, name, lane):
                 continue
             said = {ACTION: told[name][lane]} | ({FLAG: told[FLAG][lane]} if FLAG in told else {})
@@ -268,7 +268,7 @@ class GymLanes:
             return None
         health = np.zeros(self.count, np.uint8)
         for lane in np.flatnonzero(live):
-            told = self._told(lane, ended, infos)
+            told = self._told(int(lane), ended, infos)
             if _has(told, JUDGED, lane):
                 health[lane] = health_of(bool(told[JUDGED][lane]))
         return health

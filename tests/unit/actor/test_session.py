@@ -145,7 +145,7 @@ def test_a_word_from_elsewhere_is_a_verdict_and_a_pause_is_told():
 def test_rows_are_chunks_of_what_was_executed_and_of_what_was_planned_behind_it():
     weights = mlp_weights(CHUNKED)
     with Session(NOBODY, "arm-0", CHUNKED) as session:
-        session.uplink._weights = weights
+        session.uplink.inbox.newest = weights
         session.policy(10.0)
         plans = []
         for t, (source, ended) in enumerate([(SOURCE_POLICY, False)] * 3 + [(SOURCE_HUMAN, False)] + [(SOURCE_POLICY, True)]):
