@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.fence import Fence
-from headrace.buffer.files import PoolFiles
-from headrace.buffer.header import Field
+from headrace.buffer.files import ROWS, PoolFiles
+from headrace.buffer.header import MOST, Field
 from headrace.buffer.packing import pack, taken
 from headrace.buffer.reader import Reader
 from headrace.buffer.ring import Geometry, Span, spans
 from headrace.common.block import Block
+from headrace.common.errors import PoolDamaged
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +63,12 @@ class Segment:
         if self.head > self.tail:
             # The rows of one commit may use its frames in any order, so the last commit's whole reach is looked at.
             last = self.rows(max(self.tail, self.head - self._header[Field.REACH]), self.head)
-            self._header[Field.FRAME_HEAD] = max(int(last["obs"].max()), int(last["next_obs"].max())) + 1
+            newest = max(int(last["obs"].max()), int(last["next_obs"].max()))
+            if not 0 <= newest < MOST:
+                raise PoolDamaged(
+                    f"{self._files.folder}/{ROWS}: a row points at frame {newest}, a pool counts from 0 to {MOST}"
+                )
+            self._header[Field.FRAME_HEAD] = newest + 1
         self._frame_floor = self.first_frame()  # no live row uses an older one
         self._marks: deque[tuple[int, int]] = deque()  # rows from the first number on use frames from the second on
 

@@ -126,6 +126,10 @@ class Store:
         store = Store(self.spec, config, files)
         store.restore(Contents.of_store(self))
         lost = store.header.retired - self.header.retired
+        over = self.segment.head - self.segment.tail - config.capacity
+        if over > 0:
+            told = (directory, config.capacity, self._config.capacity, over)
+            _log.warning("%s: a capacity of %d in place of %d: the oldest %d rows are evicted", *told)
         if lost:
             config.check_rows_stay(self._config, store.size, lost)
             _log.warning("%s: %d rows brought more frames than it has room for now, and are retired", directory, lost)

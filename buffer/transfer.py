@@ -11,11 +11,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from headrace.buffer import about
+from headrace.buffer.arguments import directory, instance, wrong
 from headrace.buffer.config import PoolConfig
 from headrace.buffer.ledger import MAX_NAME_BYTES, MAX_STREAM, STREAMS_PER_ACTOR
 from headrace.buffer.pool import SACReplayPool
@@ -36,6 +37,7 @@ SHARD_BYTES = 64 << 20
 MIN_SHARD_ROWS = 128  # a shard cuts a block in two, which costs a frame
 
 
+@runtime_checkable
 class Readable(Protocol):
     """What an export reads: a pool, or a read-only view of one."""
 
@@ -113,11 +115,14 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
     Raises:
         PoolError: no rows that are not discarded, no spec, or ``out`` exists.
     """
+    if not isinstance(source, Readable):
+        raise wrong("source", source, "a pool or a view of one")
+    out = directory("out", out)
     spec, start, head = source.spec, source.tail, source.head
     if spec is None or start >= head:
         raise PoolError(f"nothing to export to {out}: the pool holds no rows")
     step = max(MIN_SHARD_ROWS, SHARD_BYTES // (spec.row_dtype.itemsize + 2 * spec.stack * spec.frame_nbytes))
-    writer, gone, low = ShardWriter(Path(out), spec, flat), 0, start
+    writer, gone, low = ShardWriter(out, spec, flat), 0, start
     try:
         while low < head:
             high = min(head, low + step)
@@ -182,7 +187,9 @@ def import_pool(
         SpecError: the rows are of another spec; names each field with both values.
         PoolError: the pool's ledger has no place for the actors.
     """
-    reader = ShardReader(Path(source))
+    instance("pool", pool, SACReplayPool)
+    source = directory("source", source)
+    reader = ShardReader(source)
     if pool.spec is None:
         raise PoolError(f"{source}: the pool has no spec yet; make it with SACReplayPool.like(body)")
     different = pool.spec.differences(reader.spec)

@@ -44,6 +44,15 @@ def test_a_flipped_bit_of_the_header_is_refused_by_the_name_of_its_word(tmp_path
         assert pool.check_valid() == (True, "")
 
 
+def test_a_row_that_points_beyond_all_frames_is_refused_by_its_file(tmp_path):
+    place = made(tmp_path / "pool", closed=False)
+    rows = np.load(next(place.rglob("rows.npy")), mmap_mode="r+")
+    rows["obs"] |= 1 << 60
+    rows.flush()
+    with pytest.raises(PoolDamaged, match=r"rows\.npy: a row points at frame \d+, a pool counts from 0 to \d+"):
+        SACReplayPool(30, path=place)
+
+
 @pytest.mark.parametrize("byte", range(32))
 def test_a_flipped_bit_in_front_of_the_words_is_refused(tmp_path, byte):
     place = made(tmp_path / "pool")

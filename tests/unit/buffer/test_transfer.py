@@ -9,7 +9,7 @@ from helpers.lane_rows import Lane, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool, export_pool, import_pool, manifest, shards, transfer
 from headrace.buffer.view import PoolView
-from headrace.common.errors import BlockRefused, PoolDamaged, PoolError, SpecError
+from headrace.common.errors import ArgumentError, BlockRefused, PoolDamaged, PoolError, SpecError
 
 
 def filled(spec, blocks=9, capacity=64, actors=2, first_stream=1):
@@ -374,3 +374,16 @@ def test_discarded_rows_stay_behind_and_late_labels_come_along(flat, tmp_path):
             assert rows_of(again) == kept
             assert (done.rows, done.gone) == (len(kept), 5)
             prove_pool(again)
+
+
+def test_arguments_of_another_kind_are_named(tmp_path):
+    with filled(lane_spec()) as pool:
+        cases = (
+            (lambda: export_pool("pool", tmp_path / "out"), "source: 'pool'"),
+            (lambda: export_pool(pool, 3), "out: 3"),
+            (lambda: import_pool(3, pool), "source: 3"),
+            (lambda: import_pool(tmp_path, "pool"), "pool: 'pool'"),
+        )
+        for call, said in cases:
+            with pytest.raises(ArgumentError, match=f"^{said} "):
+                call()
