@@ -73,3 +73,4 @@ class Dialled:
         cut.start()
         self._context.term()
         cut.cancel()
+        cut.join()  # no thread is left when this returns
