@@ -216,8 +216,8 @@ def _memory(setup: Setup, stack: ExitStack) -> Subjects:
 
 _MAPPED = "Mapped: the buffer sends ids, and the learner's own thread gathers."
 _PAGES = (
-    "Mapped: the copy itself. On an AMD machine walks over pages of 4 KiB, as any gather from mapped files; on an Intel one pages"
-    " make no difference, and the same copy takes 1.4 times as long as the raw one: not explained yet."
+    "Mapped: the copy itself. On an AMD machine walks over pages of 4 KiB, as any gather from mapped files; on an Intel one"
+    " pages make no difference, and the same copy takes 1.4 times as long as the raw one: not explained yet."
 )
 _SOCKET = "Through the socket: bound by sampling, gathering and sending in the buffer's one interpreter, and by copies."
 _TABLE = (
