@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import zmq
 
-from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, SessionRefused, WireError
+from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, SessionRefused
 from headrace.common.wire import sockets
-from headrace.common.wire.codec import decode, encode
+from headrace.common.wire.codec import decode, encode, take_object
 from headrace.common.wire.key_files import KeyFiles, own_secret
 from headrace.common.wire.link import new_hello
 from headrace.common.wire.messages import Answer, Change, Declined, Goodbye, Query, Refused, Welcome
@@ -81,7 +80,7 @@ class Observer:
             frames = self._socket.recv_multipart()
             message = decode(frames[0])
             if isinstance(message, Answer) and message.what == what and len(frames) == 2:
-                return _object(frames[1])
+                return take_object(frames[1], what)
             if isinstance(message, Refused):
                 if message.retry_s <= 0:
                     raise SessionRefused(message.reason, message.detail)
@@ -118,13 +117,3 @@ def status(endpoint: str, deadline_s: float, network: NetworkConfig = LOCAL) -> 
         return observer.status(deadline_s)
     finally:
         observer.close()
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(data)
-    except ValueError as error:
-        raise WireError("malformed", "the status is not JSON") from error
-    if not isinstance(answer, dict):
-        raise WireError("malformed", "the status is not an object")
-    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from headrace.common.clock import Clock
 from headrace.common.errors import DeadlineExceeded, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import Frame, Parts, encode
+from headrace.common.wire.codec import Frame, Parts, encode, take_object
 from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.network import NetworkConfig, split_endpoint
 
@@ -57,10 +56,7 @@ class Probe:
     def received(self, message: m.Message, frames: list[Frame]) -> None:
         """An answer, or that the buffer gives none."""
         if isinstance(message, m.Answer) and message.what == "about":
-            found = json.loads(bytes(frames[0])) if isinstance(frames[0], (bytes, memoryview)) else None
-            if not isinstance(found, dict):
-                raise WireError("malformed", "what the buffer says of itself is not an object")
-            self.answers.append((time.time(), found))
+            self.answers.append((time.time(), take_object(frames[0], message.what)))
         elif isinstance(message, m.Declined):
             self.declined = message.detail or message.reason
 

@@ -7,6 +7,7 @@ comes from the wire: dtype and shape are known from the agreed spec before a byt
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Container, Sequence
 from typing import Any
@@ -209,6 +210,17 @@ def parse_statistics(count: int, frames: Sequence[Frame], spec: TransitionSpec) 
 def take_array(frame: Frame, dtype: str, shape: tuple[int, ...], name: str) -> Array:
     """One frame as an array of exactly this dtype and shape, else :class:`WireError`."""
     return _array(frame, np.dtype(dtype), shape, name)
+
+
+def take_object(frame: Frame, name: str) -> dict[str, Any]:
+    """One frame as a JSON object, else :class:`WireError`."""
+    try:
+        found = json.loads(bytes(deflate.plain(frame)))
+    except (ValueError, RecursionError) as error:
+        raise WireError("malformed", f"{name} is not JSON") from error
+    if not isinstance(found, dict):
+        raise WireError("malformed", f"{name} is not an object")
+    return found
 
 
 def raw_bytes(array: Array) -> memoryview:

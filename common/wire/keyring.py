@@ -1,4 +1,4 @@
-"""The keyring: which keys the buffer knows at this moment, what each may do, and who was turned away. No I/O.
+"""The keyring: which keys a listener knows at this moment, what each may do, and who was turned away. No I/O.
 
 a connection with ...                      is let in     and is counted as
 a key that is known                        yes
@@ -74,7 +74,7 @@ class Keyring:
             return None
         key = self.who(public)
         if key is None:
-            return Refused("key-unknown", "the buffer does not know this key", 0.0)
+            return Refused("key-unknown", "this key is not known here", 0.0)
         if hello.role in SESSIONS[key.role]:
             return Refused("key-id", f"the key of {key.name!r} is not for {hello.role} id {hello.id!r}", 0.0)
         return Refused("key-role", f"the key of {key.role} {key.name!r} opens no session of role {hello.role!r}", 0.0)

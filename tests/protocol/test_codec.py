@@ -183,3 +183,13 @@ def test_returns_that_are_no_statistics_are_refused(bad):
     for wrong in ([*frames, b"\0" * 8], frames[:1], [*frames, b"\0" * 16, b""]):
         with pytest.raises(WireError):
             codec.parse_statistics(1, wrong, SPEC)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"7", b"\xff", b"[" * 100_000])
+def test_what_is_no_json_object_is_refused(data):
+    with pytest.raises(WireError, match="the answer is not"):
+        codec.take_object(data, "the answer")
+
+
+def test_an_answer_is_an_object():
+    assert codec.take_object(memoryview(b'{"rows": 7}'), "the answer") == {"rows": 7}

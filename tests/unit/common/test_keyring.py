@@ -96,7 +96,7 @@ def test_every_key_opens_the_sessions_of_its_role_and_no_others(ring):
         ("arm", "learner", "arm", "key-role", "the key of actor 'arm' opens no session of role 'learner'"),
         ("learner", "actor", "arm", "key-role", "the key of learner 'learner' opens no session of role 'actor'"),
         ("arm", "observer", "arm", "key-role", "the key of actor 'arm' opens no session of role 'observer'"),
-        ("buffer", "observer", "arm", "key-unknown", "does not know this key"),
+        ("buffer", "observer", "arm", "key-unknown", "this key is not known here"),
     ],
 )
 def test_a_refusal_says_whose_key_it_is_and_what_was_asked(ring, name, role, identity, reason, words):
