@@ -253,6 +253,8 @@ class Service:
         session, old = answer
         session.user, session.line = user, line()
         if old is not None:
+            if old.incarnation != session.incarnation:  # its lease had run out, and its heir was quicker than the clock
+                self.watch.lost(old, now)
             self._forget(old.peer)
         if hello.protocol != m.PROTOCOL:
             self._older[peer] = hello.protocol

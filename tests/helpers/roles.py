@@ -92,17 +92,17 @@ class Roles:
         return status(self.endpoint, deadline_s, self.network)
 
     def wait(self, what: Callable[[dict[str, Any]], bool], deadline_s: float, watch: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Wait until the status satisfies ``what``; processes named in ``watch`` must stay alive meanwhile."""
+        """Wait until the status satisfies ``what``; until then processes named in ``watch`` must stay alive."""
         end = time.monotonic() + deadline_s
         last: dict[str, Any] = {}
         while time.monotonic() < end:
-            for name in watch:
-                if self.processes[name].poll() is not None:
-                    raise AssertionError(f"{name} ended with {self.processes[name].returncode}:\n{self.log(name)[-2000:]}")
+            ended = [name for name in watch if self.processes[name].poll() is not None]
             with contextlib.suppress(DeadlineExceeded):
-                last = self.status(1.0)
+                last = self.status(1.0)  # later than that look: who ended because it is so is not who ended too early
                 if what(last):
                     return last
+            for name in ended:
+                raise AssertionError(f"{name} ended with {self.processes[name].returncode}:\n{self.log(name)[-2000:]}")
             time.sleep(0.05)
         logs = "".join(f"\n--- {name}\n{self.log(name)[-800:]}" for name in self.processes)
         raise AssertionError(f"not within {deadline_s} s; last status {last}{logs}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from helpers.serving import SPEC, Buffer, Busy, first
 
 from headrace.buffer.backups import Backups, wait_for
@@ -177,6 +178,19 @@ def test_who_is_lost_or_cannot_go_on_is_in_the_warnings_until_it_is_back(buffer)
     assert buffer.status()["warnings"] == ["actor/a0 has not come back: silent"]
     buffer.say(b"C", m.Goodbye(False))
     assert len(buffer.status()["lost_sessions"]) == 2
+
+
+@pytest.mark.parametrize("first_seen", ["by the clock", "by its heir"])
+def test_who_is_taken_over_was_lost_whoever_sees_it_first(buffer, first_seen):
+    buffer.actor(b"A", "a0")
+    if first_seen == "by the clock":
+        buffer.tick(5.1)
+    else:
+        buffer.now += 5.1
+    buffer.actor(b"B", "a0", incarnation=b"7")
+    buffer.actor(b"C", "a0", incarnation=b"7")
+    lost = buffer.status()["lost_sessions"]
+    assert [(who["id"], who["why"]) for who in lost] == [("a0", "silent")]
 
 
 def test_a_snapshot_is_made_for_an_observer_that_asks(buffer, tmp_path):

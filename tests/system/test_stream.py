@@ -99,7 +99,7 @@ def test_sigkill_of_actors_invents_nothing_and_their_places_are_taken_again(tmp_
             run.actor(f"actor-{i % 2}")
         last = run.wait(lambda s: s["phase"] == "done", 120, watch=("buffer", "actor-0", "actor-1"))
         assert last["env_steps"] == 8000
-        assert last["counters"]["fenced"] + len(last["lost_sessions"]) >= 3  # the last one may still hold its lease
+        assert len(last["lost_sessions"]) >= 3  # the last one may still hold its lease
         run.stop()
         check_pool(run, env_steps=8000)
 
