@@ -62,9 +62,9 @@ LINKS = (
     ),
     Mutant(
         "leases-of-buffers-end-within-a-frame",
-        "common/wire/link.py",
-        "            if self.session.overdue(now):\n",
-        "            if False:\n",
+        "common/wire/conversation.py",
+        "        if self.session.overdue(now):\n",
+        "        if False:\n",
         (f"{BROKEN}::test_a_link_on_which_one_frame_takes_longer_than_a_lease_is_slow_and_not_broken",),
     ),
     Mutant(

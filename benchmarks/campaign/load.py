@@ -25,7 +25,8 @@ from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import MonotonicClock
 from headrace.common.specs import TransitionSpec
-from headrace.common.wire.link import Link, Role, new_hello
+from headrace.common.wire.conversation import Role
+from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye
 from headrace.common.wire.network import NetworkConfig
 from headrace.learner.bound import bound as bound_of_learner

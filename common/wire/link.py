@@ -1,61 +1,26 @@
-"""A client's connection: one thread that owns the socket and drives a session and a role, both without I/O."""
+"""A client's connection: one thread that owns the socket and lets a conversation go on, waiting for both sides."""
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket as stdlib_socket
 import threading
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Protocol
 
 import zmq
 
 from headrace.common.clock import Clock
-from headrace.common.errors import ConfigError, DeadlineExceeded, HeadraceError, WireError
-from headrace.common.specs import TransitionSpec
-from headrace.common.throttle import Throttle
-from headrace.common.wire import compression, fragments
-from headrace.common.wire.codec import Frame, Parts, check_sender, decode, encode
+from headrace.common.errors import DeadlineExceeded, HeadraceError
+from headrace.common.wire.conversation import Conversation, Role
 from headrace.common.wire.dialled import Dialled
-from headrace.common.wire.fields import printable
 from headrace.common.wire.key_files import own_secret
-from headrace.common.wire.messages import BUFFER, PROTOCOL, Compressed, Declined, Goodbye, Hello, Message, Pulse, Welcome
+from headrace.common.wire.messages import BUFFER, PROTOCOL, Goodbye, Hello, Welcome
 from headrace.common.wire.network import NetworkConfig
-from headrace.common.wire.session import ClientSession, Phase
+from headrace.common.wire.session import Phase
 
 LOG = logging.getLogger(__name__)
-MAX_TAKE = 256
 MAX_POLL_S = 0.2
 GOODBYE_S = 1.0
-ZERO_COPY_BYTES = 1 << 16
-
-
-class Role(Protocol):
-    """What a client does with its session; every call comes from the link's thread."""
-
-    def welcomed(self, welcome: Welcome) -> None:
-        """A session has begun (the first, or after a loss)."""
-        ...
-
-    def received(self, message: Message, frames: list[Frame]) -> None:
-        """A message of the buffer; raise :class:`WireError` to refuse it."""
-        ...
-
-    def outgoing(self, room: int) -> Iterable[Parts]:
-        """Messages to send now; the last one may exceed ``room`` bytes and is then cut to fit."""
-        ...
-
-    def pulse(self) -> Pulse:
-        """The heartbeat."""
-        ...
-
-    def position(self) -> tuple[int, int]:
-        """Env steps executed by this process, and those of them not yet acknowledged (0, 0 for others)."""
-        ...
 
 
 def new_hello(role: str, identity: str, **fields: object) -> Hello:
@@ -91,18 +56,13 @@ class Link:
         listener: str = BUFFER,
         zero_copy: bool = True,
     ) -> None:
-        self._role, self._endpoint, self._clock, self._listener = role, endpoint, clock, listener
+        self._endpoint, self._network, self._clock = endpoint, network, clock
         self._secret = own_secret(network, hello.role, hello.id, listener)
-        self._copied = ZERO_COPY_BYTES if zero_copy else math.inf  # messages below are
-        hello = replace(hello, compression=network.compression)
-        self.session = ClientSession(hello, network, endpoint, clock.now())
+        self._talk = Conversation(hello, role, endpoint, network, clock, listener, zero_copy=zero_copy)
+        self.session = self._talk.session
         if self._secret is not None:
             self.session.waiting += f", which is silent to keys that it does not know (ours is that of {self._secret.name!r})"
-        self._widths: tuple[int, ...] = ()  # by which messages are shuffled; none, and messages are not compressed
-        self._network = network
-        self._refused, self._declined = Throttle(), Throttle()
         self._failure: BaseException | None = None
-        self._queue: deque[Parts] = deque()
         self._stop: Goodbye | None = None
         self._changed = threading.Condition()
         self._wake_read, self._wake_write = stdlib_socket.socketpair()
@@ -156,73 +116,29 @@ class Link:
             try:
                 self._loop(connection)
             finally:
-                connection.close(self._leave(connection.socket))
+                said = self._stop is not None and self._talk.leave(connection.socket, self._stop)
+                connection.close(GOODBYE_S if said else 0.0)
         except BaseException as error:
             self._failure = error
             if not isinstance(error, HeadraceError):
                 LOG.exception("the connection thread ended by a defect")
         finally:
-            with self._changed:
-                self._changed.notify_all()
-
-    def _leave(self, socket: zmq.Socket[bytes]) -> float:
-        """Say goodbye if there is a session; how long that may take (s)."""
-        if self._stop is None or self.session.phase is not Phase.LIVE:
-            return 0.0
-        self._send(socket, [encode(self._stop)])
-        return GOODBYE_S
+            self._tell()
 
     def _loop(self, connection: Dialled) -> None:
-        socket, pulse_at = connection.socket, 0.0
         while self._stop is None:
-            now = self._clock.now()
-            if self.session.overdue(now):
-                self.session.arriving(now - connection.line.quiet_s())
-            hello = self.session.tick(now)
-            if self.session.reconnect:
-                self.session.reconnect, hello = False, None
-                connection.hang_up()
-                self.session.unsent(now)
+            due = self._talk.speak(connection)
             if self.session.phase is Phase.ENDED:
                 break
-            if hello is not None:
-                connection.look()  # a session that begins anew has mostly another connection
-                self._queue.clear()
-                executed, pending = self._role.position()
-                if not self._send(socket, [encode(replace(hello, executed=executed, pending=pending))]):
-                    self.session.unsent(now)
-            if self.session.phase is Phase.LIVE and now >= pulse_at:
-                pulse_at = now + self._network.heartbeat_s
-                self._send(socket, [encode(self._role.pulse())])
-            self._pump(socket)
-            due = pulse_at - now if self.session.phase is Phase.LIVE else self.session.hello_in(now)
-            self._poll(socket, max(0.0, min(MAX_POLL_S, due)))
-            self._take(socket)
+            self._poll(connection.socket, max(0.0, min(MAX_POLL_S, due)))
+            try:
+                self._talk.hear(connection.socket)
+            finally:
+                self._tell()
 
-    def _pump(self, socket: zmq.Socket[bytes]) -> None:
-        room = self.session.room()
-        while room > 0:
-            if not self._queue:
-                for message in self._role.outgoing(room):
-                    self._check_size(message)
-                    packed = compression.compress(message, self._widths) if self._widths else message
-                    self._queue.extend(fragments.split(packed, self._network.fragment_bytes))
-                if not self._queue:
-                    return
-            parts = self._queue[0]
-            if not self._send(socket, parts):
-                return
-            self._queue.popleft()
-            self.session.sent(fragments.size_of(parts))
-            room = self.session.room()
-
-    def _check_size(self, message: Parts) -> None:
-        welcome, size = self.session.welcome, fragments.size_of(message)
-        if welcome is not None and size > welcome.message_bytes:
-            raise ConfigError(
-                f"network.message_bytes: {welcome.message_bytes} at the buffer is below a message of {size} bytes that this"
-                f" process has to send; nearest valid: {size}"
-            )
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _poll(self, socket: zmq.Socket[bytes], seconds: float) -> None:
         poller = zmq.Poller()
@@ -232,51 +148,3 @@ class Link:
             if source == self._wake_read.fileno():
                 self._wake_read.recv(4096)
                 self._woken = False
-
-    def _take(self, socket: zmq.Socket[bytes]) -> None:
-        for _ in range(MAX_TAKE):
-            try:
-                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            parts: Parts = [f.buffer for f in frames]
-            try:
-                message, inside = self._open(parts)
-                if not self.session.receive(message, self._clock.now()):
-                    continue
-                if isinstance(message, Declined) and (n := self._declined.count(self._clock.now())):
-                    LOG.warning(
-                        "the %s declined %d messages, the last one: %s", self._listener, n, message.detail or message.reason
-                    )
-                if isinstance(message, Welcome):
-                    self._queue.clear()
-                    self._welcomed(message)
-                else:
-                    self._role.received(message, inside)
-            except WireError as error:
-                if n := self._refused.count(self._clock.now()):
-                    LOG.warning("%d messages of the %s refused, the last one: %s", n, self._listener, printable(str(error)))
-            finally:
-                with self._changed:
-                    self._changed.notify_all()
-
-    def _open(self, parts: Parts) -> tuple[Message, list[Frame]]:
-        message, frames = decode(parts[0]), list[Frame](parts[1:])
-        if isinstance(message, Compressed):
-            if not self._widths:
-                raise WireError("compressed", "this session agreed on no compression")
-            message, frames = compression.expand(message, frames, self._network.message_bytes)
-        check_sender(message, frames, self._listener)
-        return message, frames
-
-    def _welcomed(self, welcome: Welcome) -> None:
-        spoken = welcome.compression == self._network.compression == compression.ZLIB
-        self._widths = compression.widths(TransitionSpec.from_dict(welcome.spec)) if spoken else ()
-        self._role.welcomed(welcome)
-
-    def _send(self, socket: zmq.Socket[bytes], parts: Parts) -> bool:
-        try:
-            socket.send_multipart(parts, zmq.NOBLOCK, copy=fragments.size_of(parts) < self._copied)
-        except zmq.Again:
-            return False
-        return True

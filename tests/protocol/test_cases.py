@@ -15,8 +15,8 @@ from headrace.common.errors import ConfigError
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import block_parts, decode, parse_block
+from headrace.common.wire.conversation import Conversation
 from headrace.common.wire.fragments import Joiner, size_of, split
-from headrace.common.wire.link import Link
 from headrace.common.wire.network import NetworkConfig
 
 
@@ -84,12 +84,12 @@ def test_a_large_row_travels_in_parts_up_to_the_documented_bound(nbytes):
 
 def test_a_row_beyond_the_bound_is_told_with_the_bound_before_any_of_it_is_sent():
     network = NetworkConfig()
-    link = Link(m.Hello(1, "actor", "a", b"1", "host", 1), None, "tcp://127.0.0.1:1", network, ManualClock())
-    link.session.receive(m.Welcome(1, 5.0, 0.5, 1 << 20, 4096, 1 << 20), 0.0)
+    hello = m.Hello(1, "actor", "a", b"1", "host", 1)
+    talk = Conversation(hello, None, "tcp://127.0.0.1:1", network, ManualClock(), m.BUFFER, zero_copy=True)
+    talk.session.receive(m.Welcome(1, 5.0, 0.5, 1 << 20, 4096, 1 << 20), 0.0)
     _, parts = large(1 << 20)
     with pytest.raises(ConfigError, match=rf"message_bytes: 1048576 at the buffer .* nearest valid: {size_of(parts)}"):
-        link._check_size(parts)
-    link.close(m.Goodbye(False))
+        talk.check_size(parts)
 
 
 def test_what_is_not_confirmed_never_takes_more_than_the_outbox_has_room_for():

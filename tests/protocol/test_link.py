@@ -1,4 +1,4 @@
-"""What a link takes from its socket, without one: messages that are refused are counted and cost a line in ten seconds."""
+"""What a conversation takes from its socket, without one: what is refused is counted and costs a line in ten seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zmq
 from headrace.common.clock import ManualClock
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import encode
-from headrace.common.wire.link import Link
+from headrace.common.wire.conversation import Conversation
 from headrace.common.wire.network import NetworkConfig
 
 
@@ -41,18 +41,18 @@ class Role:
 
 @pytest.fixture
 def taking():
-    """A clock, a role, and what puts messages into its link."""
+    """A clock, a role, and what puts messages into its conversation."""
     clock, role, socket = ManualClock(), Role(), Socket()
-    link = Link(m.Hello(1, "actor", "a", b"1", "host", 1), role, "tcp://127.0.0.1:1", NetworkConfig(), clock)
+    hello = m.Hello(1, "actor", "a", b"1", "host", 1)
+    talk = Conversation(hello, role, "tcp://127.0.0.1:1", NetworkConfig(), clock, m.BUFFER, zero_copy=True)
 
     def take(*messages):
         socket.messages.extend(messages)
         while socket.messages:
-            link._take(socket)
+            assert talk.hear(socket)
 
     take([encode(m.Welcome(1, 5.0, 0.5, 1 << 20, 4096, 1 << 20))])
-    yield clock, role, take
-    link.close(m.Goodbye(False))
+    return clock, role, take
 
 
 def test_garbage_and_what_no_buffer_sends_reaches_no_role_and_costs_one_line(taking, caplog):
