@@ -24,17 +24,21 @@ REACHED = 0.05  # m
 
 
 class FakeArm:
-    """A :class:`headrace.actor.robot.Robot` whose commands are joint positions, and whose task is to reach a point.
+    """A :class:`headrace.actor.robot.Robot` whose commands move its joints, and whose task is to reach a point.
 
-    The joints follow their command with a lag, no faster than ``max_speed``, and are measured with noise. The reward is minus
+    The joints follow their target with a lag, no faster than ``max_speed``, and are measured with noise. The reward is minus
     the distance of the hand from the goal (m); reaching it ends the episode with success. Pictures show the hand and the goal
-    from the front and from above in turn.
+    from the front and from above in turn; no other observation knows of the goal.
 
     Args:
         joints: A.
         cameras: names of cameras.
         size: height and width of pictures.
-        reach: bound of the commands in each joint (rad), both ways.
+        reach: bound of each joint (rad), both ways.
+        step: bound of a command that moves each joint's target by so much (rad); 0: commands are the targets themselves.
+        start: pose ``(A,)`` (rad) that a reset brings the arm to at once; empty: it stays where it is.
+        goals: how far the joints of a goal are from ``start`` at most (rad); none: half of ``reach``, around zero.
+        within: how near to the goal the hand has reached it (m).
         lag_s: time constant with which joints follow.
         max_speed: of a joint (rad/s).
         noise: standard deviation of a measured joint (rad).
@@ -53,6 +57,10 @@ class FakeArm:
         size: int = 64,
         *,
         reach: float = 1.5,
+        step: float = 0.0,
+        start: Sequence[float] = (),
+        goals: float | None = None,
+        within: float = REACHED,
         lag_s: float = 0.05,
         max_speed: float = 3.0,
         noise: float = 0.001,
@@ -66,7 +74,10 @@ class FakeArm:
         keys = [ObsSpec("arm.position", (joints,), "<f4"), ObsSpec("arm.velocity", (joints,), "<f4")]
         keys += [ObsSpec(f"camera.{name}", (size, size, 3), "|u1") for name in cameras]
         self.obs = tuple(sorted(keys, key=lambda o: o.key))
-        self.action = ActionSpec((joints,), (-reach,) * joints, (reach,) * joints)
+        bound = step or reach
+        self.action = ActionSpec((joints,), (-bound,) * joints, (bound,) * joints)
+        self._low, self._high, self._steps = np.full(joints, -reach), np.full(joints, reach), step > 0
+        self._start, self._goals, self._within = np.array(start, np.float64), goals, within
         self._lag_s, self._max_speed, self._noise = lag_s, max_speed, noise
         self._views = (camera_hz, stutter, freeze)
         self._record = Path(record) if record else None
@@ -90,6 +101,7 @@ class FakeArm:
             raise ConfigError(f"spec.action: {spec.action.shape}; a fake arm takes one command a period")
         arm = cls(spec.action.dim, (), **options)
         arm.obs, arm.action = spec.obs, spec.action
+        arm._low, arm._high = np.array(spec.action.low), np.array(spec.action.high)
         return arm
 
     @property
@@ -114,9 +126,14 @@ class FakeArm:
         self._moved_at = self._clock.now()
 
     def reset(self, episode: int, seed: int) -> None:
-        """Draw a goal that the arm can reach; it does not move."""
-        bounds = np.minimum(np.abs(self.action.low), np.abs(self.action.high)) / 2
-        self._goal = hand_of(np.random.default_rng(seed).uniform(-bounds, bounds))
+        """Draw a goal that the arm can reach; without ``start`` it does not move."""
+        if len(self._start):
+            self._move(self._clock.now())
+            self._joints, self._target = self._start.copy(), self._start.copy()
+        around = self._start if len(self._start) else np.zeros(len(self._joints))
+        bounds = np.minimum(np.abs(self._low), np.abs(self._high)) / 2 if self._goals is None else self._goals
+        way = np.random.default_rng(seed).uniform(-1, 1, len(around)) * bounds
+        self._goal = hand_of(np.clip(around + way, self._low, self._high))
         self._write({"what": "reset", "episode": episode})
 
     def observe(self) -> Observation:
@@ -130,7 +147,7 @@ class FakeArm:
             points = [(float(p[0] / 2 + 0.5), float(0.5 - p[1] / 2)) for p in views[i % 2]]
             values[key], stamps[key] = camera.take(now, points)
         distance = float(np.linalg.norm(hand - self._goal))
-        there = distance < REACHED
+        there = distance < self._within
         return Observation(values, stamps, -distance, there, False, OUTCOME_SUCCESS if there else OUTCOME_UNKNOWN)
 
     def act(self, command: Command) -> bool:
@@ -142,7 +159,8 @@ class FakeArm:
         self._write({**what, "at": now, "deadline": deadline, "done": not late, "action": command.action.tolist()})
         if not late:
             self._move(now)
-            self._target = command.action.astype(np.float64)
+            wanted = command.action.astype(np.float64)
+            self._target = np.clip(self._target + wanted, self._low, self._high) if self._steps else wanted
         return not late
 
     def stop(self) -> None:
@@ -171,12 +189,12 @@ class FakeArm:
             return
         way = (self._target - self._joints) * -math.expm1(-dt / self._lag_s)
         way = np.clip(way, -self._max_speed * dt, self._max_speed * dt)
-        self._joints = np.clip(self._joints + way, self.action.low, self.action.high)
+        self._joints = np.clip(self._joints + way, self._low, self._high)
         self._speed = way / dt
 
     def _measured(self) -> Array:
         measured = self._joints + self._rng.normal(0, self._noise, len(self._joints))
-        return np.clip(measured, self.action.low, self.action.high).astype(np.float32)
+        return np.clip(measured, self._low, self._high).astype(np.float32)
 
     def _numbers(self) -> dict[str, Array]:
         """Positions, velocities, and for keys of another robot as many of its numbers as they hold."""

@@ -13,6 +13,7 @@ from headrace.actor.freshness import cameras_of
 from headrace.actor.policy import RENEW, Box, require_tensors, squashed
 from headrace.common.convolutions import encode, encoder_shapes, projected, projected_shapes
 from headrace.common.errors import SpecError
+from headrace.common.shrinking import seen_at, shrunk
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.common.weights import WeightSet, require_policy
 
@@ -33,6 +34,7 @@ class PixelLayout:
     Attributes:
         cameras: number of its encoder -> key of a camera that the actor sees, in the order in which they are encoded.
         rest: the other keys that it sees.
+        size: at which their images are seen; 0: as they are.
         strides: of each convolution.
         hidden: layers of the dense network.
         shapes: name -> shape of every tensor.
@@ -40,6 +42,7 @@ class PixelLayout:
 
     cameras: Mapping[int, ObsSpec]
     rest: tuple[ObsSpec, ...]
+    size: int
     strides: tuple[int, ...]
     hidden: int
     shapes: Mapping[str, tuple[int, ...]]
@@ -54,11 +57,12 @@ class PixelLayout:
         try:
             options = policy["options"]
             channels, strides, hidden = (tuple(int(n) for n in options[name]) for name in ("channels", "strides", "hidden"))
-            kept = int(options["projection"])
+            kept, size = int(options["projection"]), int(options.get("size", 0))  # a policy of before there was a size
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"policy.options: not those of pixels: {type(error).__name__}: {error}") from error
-        if len(channels) != len(strides) or min((*channels, *strides, *hidden, kept)) < 1:
-            raise SpecError(f"policy.options: channels {channels}, strides {strides}, hidden {hidden}, projection {kept}")
+        if len(channels) != len(strides) or min((*channels, *strides, *hidden, kept, size + 1)) < 1:
+            shape = f"channels {channels}, strides {strides}, hidden {hidden}, projection {kept}, size {size}"
+            raise SpecError(f"policy.options: {shape}")
         pictures = cameras_of(spec.obs)
         cameras = {pictures.index(o.key): o for o in spec.obs if o.key in pictures and o.role != "critic"}
         rest = tuple(o for o in spec.obs if o.key not in pictures and o.role != "critic")
@@ -67,12 +71,12 @@ class PixelLayout:
         shapes: dict[str, tuple[int, ...]] = {}
         images = 0
         for number, o in cameras.items():
-            own, features = encoder_shapes(f"encoders.{number}", o, spec.stack, channels, strides)
+            own, features = encoder_shapes(f"encoders.{number}", seen_at(o, size), spec.stack, channels, strides)
             shapes |= own
             images += features
         plain = spec.stack * sum(math.prod(o.shape) for o in rest)
         shapes |= projected_shapes("actor", images, plain, kept, hidden, 2 * math.prod(spec.action.shape))
-        return cls(cameras, rest, strides, len(hidden), shapes)
+        return cls(cameras, rest, size, strides, len(hidden), shapes)
 
 
 class PixelPolicy:
@@ -100,10 +104,10 @@ class PixelPolicy:
     def act(self, obs: Mapping[str, Array], rng: np.random.Generator, deterministic: bool) -> Array:
         """Actions for L lanes; an observation that is not finite may give an action that is not."""
         tensors = self._tensors
+        size, strides = self._layout.size, self._layout.strides
         with np.errstate(all="ignore"):
-            images = [
-                encode(tensors, f"encoders.{n}", obs[o.key], self._layout.strides) for n, o in self._layout.cameras.items()
-            ]
+            seen = {n: shrunk(obs[o.key], size) if size else obs[o.key] for n, o in self._layout.cameras.items()}
+            images = [encode(tensors, f"encoders.{n}", pictures, strides) for n, pictures in seen.items()]
             rest = [_flat(obs[o.key], o) for o in self._layout.rest]
             head = projected(tensors, "actor", images, rest, self._layout.hidden)
             unit = squashed(head, LOG_STD, rng, deterministic)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headrace.common.config import dump, option, replace
 from headrace.common.errors import ConfigError, SpecError
+from headrace.common.shrinking import seen_at
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.learner.augment import random_shift
 from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
@@ -21,6 +22,7 @@ from headrace.learner.dense import Dense
 from headrace.learner.distribution import TanhGaussian
 from headrace.learner.encoder import ConvEncoder, is_camera, load_encoders
 from headrace.learner.inputs import flat, keys_of
+from headrace.learner.shrinking import shrunk
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class PixelOptions:
         (32, 32, 32, 32), help="output channels of the encoder's 3 x 3 convolutions", low=1, high=4096
     )
     strides: tuple[int, ...] = option((2, 1, 1, 1), help="their strides", low=1, high=16)
+    size: int = option(
+        0,
+        help="height and width at which networks see the images, as means of the larger ones that are recorded; 0: as they are",
+        unit="pixels",
+        low=0,
+        high=4096,
+    )
     projection: int = option(50, help="numbers that actor and critics each keep of the encoded images", low=1, high=65536)
     hidden: tuple[int, ...] = option((256, 256), help="widths of the hidden layers of actor and critics", low=1, high=65536)
     critics: int = option(2, help="critics, behind one encoder", low=1, high=64)
@@ -85,7 +94,7 @@ class Pixels(SupportSACTraining):
 
     The encoders belong to the critics, and the target critics have copies of their own. The actor takes their features as
     they are and has a projection of its own (Yarats et al., arXiv:1910.01741, section 5). Training sees each image
-    moved at random (:func:`random_shift`); acting does not.
+    moved at random (:func:`random_shift`); acting does not. With ``size`` both see them smaller than they are recorded.
 
     Raises:
         ConfigError: an option is unknown or out of range, or ``encoder_file`` does not hold these encoders.
@@ -106,7 +115,7 @@ class Pixels(SupportSACTraining):
                 f" env.roles.{unseen[0]} to both"
             )
         shape = (spec.stack, self.options.channels, self.options.strides)
-        encoders = [ConvEncoder(o, *shape) for o in cameras]
+        encoders = [ConvEncoder(seen_at(o, self.options.size), *shape) for o in cameras]
         self.encoders = nn.ModuleList(encoders)
         self._widths = [encoder.outputs for encoder in encoders]
         self.actor = self._network("actor", 0, 2 * self.action_dim)
@@ -125,7 +134,7 @@ class Pixels(SupportSACTraining):
     def sac_augment(self, obs: Mapping[str, Tensor], generator: torch.Generator | None) -> Mapping[str, Tensor]:
         """Each camera's images moved at random, each sample and each camera on its own."""
         pad = self.options.shift
-        return {**obs, **{key: random_shift(obs[key], pad, generator) for key in self._cameras}} if pad else obs
+        return {**obs, **{key: random_shift(self._seen(obs[key]), pad, generator) for key in self._cameras}} if pad else obs
 
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Tensor:
         """Encoded images, then the role's other keys, ``(B, F)`` float32; no gradient leads from the actor's to an encoder."""
@@ -184,8 +193,12 @@ class Pixels(SupportSACTraining):
 
     def _encode(self, encoders: nn.ModuleList, obs: Mapping[str, Tensor], role: str) -> Tensor:
         cameras, rest = self._keys[role]
-        parts = [encoders[self._cameras[o.key]](obs[o.key]) for o in cameras]
+        parts = [encoders[self._cameras[o.key]](self._seen(obs[o.key])) for o in cameras]
         return torch.cat([*parts, *(flat(obs[o.key], o) for o in rest)], dim=1)
+
+    def _seen(self, images: Tensor) -> Tensor:
+        """Images at the size at which networks see them; those that are so small already stay."""
+        return shrunk(images, self.options.size) if self.options.size else images
 
     def _network(self, role: str, further: int, outputs: int) -> ProjectedDense:
         cameras, rest = self._keys[role]

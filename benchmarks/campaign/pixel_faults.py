@@ -6,8 +6,29 @@ from campaign.planting import Mutant
 
 AUGMENT, PIXELS_TEST = ("tests/unit/learner/test_augment.py",), ("tests/unit/learner/test_pixels.py",)
 MODEL = "learner/pixels.py"
+SHRINKING, SHRINKING_TEST = "common/shrinking.py", ("tests/unit/common/test_shrinking.py",)
 
 PIXELS = (
+    Mutant(
+        "blocks-at-the-edge",
+        SHRINKING,
+        "(2 * np.arange(size) + 1) * length - k * size)",
+        "2 * np.arange(size) * length)",
+        SHRINKING_TEST,
+    ),
+    Mutant("means-rounded-down", SHRINKING, "(total + count // 2)", "total", SHRINKING_TEST),
+    Mutant("critics-see-large-images", MODEL, "(self._seen(obs[o.key])) for o", "(obs[o.key]) for o", PIXELS_TEST),
+    Mutant(
+        "large-images-are-moved", MODEL, "random_shift(self._seen(obs[key]), pad", "random_shift(obs[key], pad", PIXELS_TEST
+    ),
+    Mutant("numpy-sees-large-images", "actor/pixel_policy.py", "shrunk(obs[o.key], size) if size else obs", "obs", PIXELS_TEST),
+    Mutant(
+        "arm-steps-without-bounds",
+        "actor/fake_arm.py",
+        "np.clip(self._target + wanted, self._low, self._high)",
+        "self._target + wanted",
+        ("tests/unit/actor/test_fake_arm.py",),
+    ),
     Mutant("one-shift-for-all-samples", "learner/augment.py", "(2, batch, 1)", "(2, 1, 1)", AUGMENT),
     Mutant("shift-wraps-around", "learner/augment.py", ".clamp_(0, width - 1)", ".remainder_(width)", AUGMENT),
     Mutant("shift-to-one-side", "learner/augment.py", "torch.randint(-pad, pad + 1,", "torch.randint(0, pad + 1,", AUGMENT),

@@ -119,6 +119,37 @@ def test_every_command_stop_and_reset_is_written_down_and_late_commands_are_not_
     assert stop == {"at": 101.0, "what": "stop"}
 
 
+def test_commands_may_be_steps_of_the_target_which_stays_within_the_joints_bounds():
+    arm, clock = make(step=0.2, reach=0.5, lag_s=1e-3, max_speed=100.0)
+    assert arm.action == ActionSpec((6,), (-0.2,) * 6, (0.2,) * 6)
+    for expected in (0.2, 0.4, 0.5):
+        arm.act(go([0.2, -0.2, 0, 0, 0, 0]))
+        clock.advance(0.1)
+        arm.observe()
+        assert np.allclose(arm.joints, [expected, -expected, 0, 0, 0, 0], atol=1e-6)
+    arm.act(go([0.0] * 6))
+    clock.advance(0.1)
+    arm.observe()
+    assert np.allclose(arm.joints[:2], [0.5, -0.5], atol=1e-6)
+
+
+def test_a_reset_brings_it_to_its_start_and_the_goal_is_not_far_from_there():
+    start = [0.0, 0.5, 0.8, 0.0, 0.6, 0.0]
+    arm, clock = make(start=start, goals=0.1, within=0.2)
+    arm.act(go([1.0] * 6))
+    for seed in range(20):
+        clock.advance(0.3)
+        arm.reset(seed, seed)
+        seen = arm.observe()
+        assert np.allclose(arm.joints, start, atol=1e-9)
+        assert 0 < np.linalg.norm(arm.goal - hand_of(np.array(start))) < 0.2
+        assert seen.terminated
+    assert set(seen.values) == {"arm.position", "arm.velocity", "camera.front", "camera.top"}
+    near, _ = make(start=start, goals=0.0)
+    near.reset(0, 0)
+    assert np.allclose(near.goal, hand_of(np.array(start)))
+
+
 def test_an_arm_stands_for_a_robot_of_another_spec():
     obs = (ObsSpec("eye", (8, 6, 3), "|u1"), ObsSpec("touch", (3,), "|b1"), ObsSpec("wrench", (2, 2), "<f4"))
     spec = TransitionSpec(obs, ActionSpec((4,), (-1.0,) * 4, (2.0,) * 4))

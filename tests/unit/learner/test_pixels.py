@@ -9,6 +9,7 @@ from helpers.learner import make_batch, make_sac, make_spec
 from headrace.actor.config import ActorConfig
 from headrace.actor.policy import make_policy
 from headrace.common.errors import ConfigError, SpecError
+from headrace.common.shrinking import shrunk
 from headrace.common.specs import ObsSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.learner.config import ModelConfig
@@ -197,14 +198,32 @@ def test_the_same_seed_is_the_same_run_and_a_state_goes_on_as_if_nothing_had_bee
     assert not all(torch.equal(tensor, states(second)[name]) for name, tensor in states(first).items())
 
 
+def test_networks_see_images_at_the_size_that_is_asked_for():
+    sac = sac_of(options={"size": 9, "shift": 0})
+    batch = make_batch(SPEC)
+    small = {**batch.obs, "eye": shrunk(batch.obs["eye"], 9)}
+    obs, seen = ({key: torch.tensor(value) for key, value in views.items()} for views in (batch.obs, small))
+    assert sac.model.sac_augment(obs, sac.generator) is obs
+    for role in ("actor", "critic"):
+        assert torch.equal(sac.model.sac_state_features(obs, role), sac.model.sac_state_features(seen, role))
+    assert torch.equal(sac.model.sac_target_features(obs), sac.model.sac_target_features(seen))
+    moved = sac_of(options={"size": 9}).model.sac_augment(obs, sac.generator)["eye"]
+    assert moved.shape == (8, 9, 9, 3)
+    assert moved.dtype == torch.uint8
+    with pytest.raises(SpecError, match=r"size: 13, but the images of spec\.obs\.eye are 12 x 14; nearest valid: 12"):
+        make_model(SPEC, pixels(size=13), 0)
+
+
 # --- acting -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("stack", "kind"), [(1, "torch"), (2, "torch"), (1, "numpy"), (2, "numpy")])
-def test_actors_run_the_published_policy(stack, kind):
+@pytest.mark.parametrize(
+    ("stack", "kind", "size"), [(1, "torch", 0), (2, "torch", 7), (1, "numpy", 0), (2, "numpy", 0), (2, "numpy", 7)]
+)
+def test_actors_run_the_published_policy(stack, kind, size):
     others = ObsSpec("left", (9, 9, 1), "|u1", "critic"), ObsSpec("mask", (2, 2), "|u1"), ObsSpec("over", (9, 9, 1), "|u1")
     spec = make_spec(obs=(ARM, EYE, *others), low=[-2.0, 0.0], high=[2.0, 5.0], stack=stack)
-    sac = sac_of(spec)
+    sac = sac_of(spec, options={"size": size})
     sac.update(make_batch(spec))
     weights = WeightSet.unpack(sac.weights(Version("learner", 1, 1)).pack())
     policy, batch = make_policy(weights, spec, ActorConfig(policy=kind)), make_batch(spec, seed=3)
