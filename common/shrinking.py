@@ -43,7 +43,7 @@ def blocks(length: int, size: int) -> tuple[int, Array]:
 def shrunk(images: Array, size: int) -> Array:
     """``(..., H, W, C)`` uint8 as ``(..., size, size, C)`` uint8, rounded half up; H and W are at least ``size``."""
     (high, top), (wide, left) = (blocks(length, size) for length in images.shape[-3:-1])
-    rows = sum(images[..., top + i, :, :].astype(np.int32) for i in range(high))
-    total = sum(rows[..., left + j, :] for j in range(wide))
+    rows: Array = np.add.reduce([images[..., top + i, :, :].astype(np.int32) for i in range(high)])
+    total: Array = np.add.reduce([rows[..., left + j, :] for j in range(wide)])
     count = high * wide
     return np.asarray((total + count // 2) // count, np.uint8)
