@@ -34,7 +34,8 @@ Window = Callable[[float], Mapping[str, float]]
 def gather(options: Options) -> Window:
     """``BATCH`` random rows of each of the ``widths`` (bytes) from as many arrays of ``rows`` rows, into reused arrays.
 
-    The arrays lie in this process's own memory, for which the system has large pages, or in files in ``place``.
+    The arrays lie in this process's own memory, for which the system has large pages, or in files in ``place``. One place is
+    written over and over, so that it stays in the cache, or as many ``batches`` in turn as a reader holds that works ahead.
     """
     rng = np.random.default_rng(0)
     rows = options["rows"]
@@ -43,11 +44,12 @@ def gather(options: Options) -> Window:
         array[:] = 1
     taken = cycle([rng.integers(0, rows, BATCH) for _ in range(64)])
     # One move a row instead of one a byte.
-    pairs = [(a.view(f"V{a.shape[1]}")[:, 0], np.empty(BATCH, f"V{a.shape[1]}")) for a in stored]
+    wide = [a.view(f"V{a.shape[1]}")[:, 0] for a in stored]
+    places = cycle([[np.empty(BATCH, a.dtype) for a in wide] for _ in range(options.get("batches", 1))])
 
     def take() -> None:
         ids = next(taken)
-        for array, out in pairs:
+        for array, out in zip(wide, next(places), strict=True):
             array.take(ids, out=out, mode="clip")
 
     return lambda seconds: repeat(take, seconds)
