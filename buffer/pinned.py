@@ -142,12 +142,12 @@ class Pinned:
             origin: what the rows were made of; None takes the digest of the rows themselves.
 
         Raises:
-            NoSpace: it does not fit.
+            NoSpace, DiskFailed: the disk does not take it.
         """
         body = {**capture.body, **body, "origin": None if origin is None else origin.to_dict()}
         if folder is None:
             return cls(body, capture.whole())
-        snapshot.write(folder, capture, body, keep=1)
+        snapshot.write(folder, capture, body, keep=1, what="the copy of the demonstrations")
         return cls.read(folder)
 
     @classmethod

@@ -37,6 +37,8 @@ Array = np.ndarray[Any, Any]
 NoneType = type(None)
 _MOST_UPDATES = 1 << 32  # of one grant
 
+_WHOLE = ("stream", "first", "last", "outcome", "episode")  # fields of a label
+
 
 class RowPool:
     """The rows of one pool; safe for threads: none sees half a call. Once it is closed, each call raises :class:`PoolError`.
@@ -219,8 +221,8 @@ class RowPool:
         text("actor", actor)
         instance("label", label, Label)
         instance("kind", label.kind, Kind)
-        for name in ("stream", "first", "last", "outcome", "episode"):
-            whole(name, getattr(label, name))
+        fields: dict[str, Any] = {name: whole(name, getattr(label, name)) for name in _WHOLE}
+        label = replace(label, **fields)  # Python's numbers, which never overflow
         instance("rewards", label.rewards, np.ndarray, NoneType)
         with self._lock:
             store = self._changing()

@@ -14,13 +14,14 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from headrace.buffer import manifest
+from headrace.buffer import manifest, space
 from headrace.buffer.about import About
 from headrace.buffer.files import npy_header
 from headrace.buffer.partial import Partial
@@ -139,33 +140,40 @@ class ShardWriter:
 
     Raises:
         PoolError: ``out`` exists already.
+        NoSpace, DiskFailed: in any call; what was written is for :meth:`discard`.
     """
 
     def __init__(self, out: Path, spec: TransitionSpec, flat: bool) -> None:
         if out.exists() and not (out.is_dir() and not any(out.iterdir())):
             raise PoolError(f"{out}: exists already; an export needs a directory of its own")
-        self._spec, self._flat = spec, flat
+        self._spec, self._flat, self._out = spec, flat, out
         self.shards: list[Shard] = []
-        self._partial = Partial(out)
+        with self._writing():
+            self._partial = Partial(out)
 
     def add(self, batch: Batch, first: int, stop: int) -> None:
         """Write the rows of ``batch``, those of ``[first, stop)`` that were live, as one shard."""
         name = f"rows-{len(self.shards):05d}.npz"
         arrays = pack(batch, self._spec, self._flat)
         path = self._partial.path / name
-        _write(path, arrays, columns_of(self._spec, self._flat))
         frames = 0 if self._flat else len(arrays[f"frames/{self._spec.obs[0].key}"])
-        self.shards.append(Shard(name, len(batch), frames, first, stop, path.stat().st_size, file_digest(path)))
+        with self._writing():
+            _write(path, arrays, columns_of(self._spec, self._flat))
+            self.shards.append(Shard(name, len(batch), frames, first, stop, path.stat().st_size, file_digest(path)))
 
     def publish(self, body: Mapping[str, Any]) -> None:
         """Write the manifest with ``body`` and give the directory its name."""
         head = {"format": FORMAT, "version": VERSION, "flat": self._flat, "spec": self._spec.to_dict()}
-        manifest.write(self._partial.path, {**head, **body, "shards": [asdict(shard) for shard in self.shards]})
-        self._partial.publish()
+        with self._writing():
+            manifest.write(self._partial.path, {**head, **body, "shards": [asdict(shard) for shard in self.shards]})
+            self._partial.publish()
 
     def discard(self) -> None:
         """Remove what was written."""
         self._partial.discard()
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return space.writing("the export", self._out.parent)
 
 
 class ShardReader:

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +38,14 @@ def is_snapshot(path: Path) -> bool:
     return bool(_found(path))
 
 
-def write(path: Path, capture: Capture, body: Mapping[str, Any], progress: Progress | None = None, keep: int = KEEP) -> Path:
+def write(
+    path: Path,
+    capture: Capture,
+    body: Mapping[str, Any],
+    progress: Progress | None = None,
+    keep: int = KEEP,
+    what: str = "the snapshot",
+) -> Path:
     """Add a snapshot to the directory ``path``.
 
     Args:
@@ -46,24 +54,34 @@ def write(path: Path, capture: Capture, body: Mapping[str, Any], progress: Progr
         body: further plain values for the manifest.
         progress: called with bytes written and bytes in all, which becomes less when rows are evicted meanwhile.
         keep: snapshots that stay, this one included, at least 1.
+        what: its name in errors.
 
     Returns:
         The snapshot's folder.
 
     Raises:
-        NoSpace: before anything is written.
+        NoSpace: it does not fit beside those that are there; mostly found before anything is written. Nothing of it stays.
+        DiskFailed: the disk failed otherwise. Nothing of it stays.
         PoolError: ``path`` is a file, or the directory of a pool.
     """
     if path.exists() and not path.is_dir():
         raise PoolError(f"{path} is a file; snapshots need a directory")
     if generations.is_pool(path):
         raise PoolError(f"{path} is a pool; snapshots need a directory of their own")
-    path.mkdir(parents=True, exist_ok=True)
+    with space.writing(what, path):
+        path.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(path / _HIDDEN, ignore_errors=True)  # of a killed writer
+        _prune(path, keep)  # that it did not come to
+        shapes = {**capture.shapes(), **{name: (t.dtype, t.shape) for name, t in capture.tables.items()}}
+        space.require(sum(map(_nbytes, shapes.values())), path, what=what, fix=space.OF_COPY)
+        final = _write(path, capture, body, progress)
+        _prune(path, keep)
+    return final
+
+
+def _write(path: Path, capture: Capture, body: Mapping[str, Any], progress: Progress | None) -> Path:
+    """Whole, or nothing of it stays."""
     hidden = path / _HIDDEN
-    shutil.rmtree(hidden, ignore_errors=True)  # of a killed writer
-    _prune(path, keep)  # that it did not come to
-    shapes = {**capture.shapes(), **{name: (t.dtype, t.shape) for name, t in capture.tables.items()}}
-    space.require(sum(map(_nbytes, shapes.values())), path)
     number = max((_number(p) for p in _found(path)), default=0) + 1
     final = path / f"snapshot-{number:06d}"
     hidden.mkdir()
@@ -76,7 +94,6 @@ def write(path: Path, capture: Capture, body: Mapping[str, Any], progress: Progr
     except BaseException:
         shutil.rmtree(hidden, ignore_errors=True)
         raise
-    _prune(path, keep)
     return final
 
 
@@ -169,8 +186,9 @@ class _File:
 
 
 def _write_arrays(folder: Path, capture: Capture, progress: Progress | None) -> dict[str, dict[str, Any]]:
-    files = {name: _File(folder / name) for name in (*capture.shapes(), *capture.tables)}
-    try:
+    names = (*capture.shapes(), *capture.tables)
+    with ExitStack() as opened:  # closes all, though the disk takes what is left of one no more
+        files = {name: opened.enter_context(closing(_File(folder / name))) for name in names}
         done = total = 0
         for name, table in capture.tables.items():
             files[name].begin(table.dtype, table.shape)
@@ -185,9 +203,6 @@ def _write_arrays(folder: Path, capture: Capture, progress: Progress | None) -> 
             if progress is not None:
                 progress(done, total)
         return {name: file.finish() for name, file in files.items()}
-    finally:
-        for file in files.values():
-            file.close()
 
 
 def _read_folder(folder: Path, verify: bool) -> tuple[dict[str, Any], dict[str, Array]]:

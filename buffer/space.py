@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.common.errors import NoSpace
+from headrace.common.errors import DiskFailed, NoSpace, describe_os_error
 
+OF_POOL = "lower pool.capacity, raise pool.min_block_rows, or choose another directory"
+OF_COPY = "make room there, or choose another directory"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MEMORY_FILESYSTEMS = ("tmpfs", "ramfs", "hugetlbfs")
 
 
@@ -20,12 +25,14 @@ class Room:
     limit: str
 
 
-def require(needed: int, directory: Path | None, root: Path = Path("/")) -> None:
+def require(needed: int, directory: Path | None, root: Path = Path("/"), *, what: str = "the pool", fix: str = OF_POOL) -> None:
     """Refuse an allocation that does not fit.
 
     Args:
         needed: bytes that are about to be reserved.
         directory: where the files go; None for anonymous memory.
+        what: needs them.
+        fix: what can be done where they are not there.
         root: where ``proc`` and ``sys`` are looked up.
 
     Raises:
@@ -36,10 +43,25 @@ def require(needed: int, directory: Path | None, root: Path = Path("/")) -> None
         rooms.extend(memory_rooms(root))
     for room in rooms:
         if needed > room.free:
-            raise NoSpace(
-                f"the pool needs {_size(needed)}, free are {_size(room.free)} ({room.limit}); "
-                "lower pool.capacity, raise pool.min_block_rows, or choose another directory"
-            )
+            raise NoSpace(f"{what} needs {_size(needed)}, free are {_size(room.free)} ({room.limit}); {fix}")
+
+
+@contextlib.contextmanager
+def writing(what: str, directory: Path) -> Iterator[None]:
+    """What the system says to whoever writes ``what`` into ``directory`` becomes an error of the pool.
+
+    Raises:
+        NoSpace: there was no room, with what is free.
+        DiskFailed: anything else that the system said.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise DiskFailed(f"{what} in {directory}: {describe_os_error(error)}") from error
+        there = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+        free = _size(disk_room(there).free)
+        raise NoSpace(f"{what} does not fit into {directory} ({error.strerror}, free are {free}); {OF_COPY}") from error
 
 
 def disk_room(directory: Path) -> Room:

@@ -114,6 +114,7 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
 
     Raises:
         PoolError: no rows that are not discarded, no spec, or ``out`` exists.
+        NoSpace, DiskFailed: the disk did not take it; nothing of it stays.
     """
     if not isinstance(source, Readable):
         raise wrong("source", source, "a pool or a view of one")

@@ -42,9 +42,23 @@ POOL = (
     planted(
         "labels-by-hand-not-checked",
         "row_pool",
-        "            whole(name, getattr(label, name))\n",
-        "            pass\n",
+        "{name: whole(name, getattr(label, name)) for",
+        "{name: getattr(label, name) for",
         "arguments",
+    ),
+    planted(
+        "a-full-disk-is-a-raw-error",
+        "space",
+        "    except OSError as error:\n        if error.errno",
+        "    except ZeroDivisionError as error:\n        if error.errno",
+        "full_disk",
+    ),
+    planted(
+        "a-full-disk-leaves-files-open",
+        "snapshot",
+        "opened.enter_context(closing(_File(folder / name)))",
+        "_File(folder / name)",
+        "full_disk",
     ),
     planted(
         "refused-batch-size-keeps-the-rows",
