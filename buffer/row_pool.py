@@ -1,11 +1,11 @@
-"""Rows in and out of one pool, by number and by id: one lock around one store and its sampler.
+"""Rows in and out of one pool, by number and by id.
 
-``SACReplayPool`` adds where the store comes from, plain dictionaries and snapshots.
+``PoolFacts`` holds the store and says what is in it. ``SACReplayPool`` adds where the store comes from, plain dictionaries and
+snapshots.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,20 +18,15 @@ from headrace.buffer.handles import HandleReader
 from headrace.buffer.header import Field
 from headrace.buffer.inserted import Inserted
 from headrace.buffer.labels import Labelled
-from headrace.buffer.pinned import Pinned
+from headrace.buffer.pool_facts import PoolFacts
 from headrace.buffer.reader import described, dump_chunk
-from headrace.buffer.returns import Returns
 from headrace.buffer.sampler import Drawn, require_rows
-from headrace.buffer.sampling import Sampling
 from headrace.buffer.store import Store
-from headrace.buffer.tally import COUNTERS
 from headrace.common.batch import Batch
 from headrace.common.block import Block
 from headrace.common.errors import LabelRefused, PoolError
 from headrace.common.label import Kind, Label
 from headrace.common.rounding import first_changed
-from headrace.common.specs import TransitionSpec
-from headrace.common.statistics import ObsStatistics
 
 Array = np.ndarray[Any, Any]
 NoneType = type(None)
@@ -40,94 +35,8 @@ _MOST_UPDATES = 1 << 32  # of one grant
 _WHOLE = ("stream", "first", "last", "outcome", "episode")  # fields of a label
 
 
-class RowPool:
-    """The rows of one pool; safe for threads: none sees half a call. Once it is closed, each call raises :class:`PoolError`.
-
-    Args:
-        sampling: how batches are drawn, from the moment on when there is a store.
-        returns: follows discounted returns likewise; None where nobody scales rewards.
-    """
-
-    def __init__(self, sampling: Sampling, returns: Returns | None = None) -> None:
-        self._lock = threading.RLock()
-        self._sampling, self._returns = sampling, returns
-        self._committed: Store | None = None  # what it holds may not be all that was added, see _store
-        self._pinned: Pinned | None = None
-        self._handles: HandleReader | None = None
-        self._closed = False
-
-    @property
-    def _store(self) -> Store | None:
-        """The store, with everything in it that was added; None until a spec is known."""
-        self._check_not_closed()
-        return self._committed
-
-    def _hold(self, store: Store) -> Store:
-        self._sampling.follow(store, self._pinned)
-        if self._returns is not None:
-            self._returns.follow(store, self._pinned)
-        self._committed = store
-        return store
-
-    @property
-    def spec(self) -> TransitionSpec | None:
-        """Columns of the rows; None until something fixes them."""
-        return None if self._store is None else self._store.spec
-
-    @property
-    def size(self) -> int:
-        """Rows of the ring that may be sampled: the live ones that are not discarded."""
-        with self._lock:
-            return 0 if self._store is None else self._store.size
-
-    @property
-    def demo_rows(self) -> int:
-        """Pinned demonstrations, which are beside the ring and in no other count."""
-        self._check_not_closed()
-        return 0 if self._pinned is None else len(self._pinned)
-
-    @property
-    def head(self) -> int:
-        """Id after the newest row, which is also the number of rows ever committed."""
-        return 0 if self._store is None else self._store.segment.head
-
-    @property
-    def tail(self) -> int:
-        """Id of the oldest live row."""
-        return 0 if self._store is None else self._store.segment.tail
-
-    @property
-    def env_steps(self) -> int:
-        """Executed env steps that all rows ever committed account for."""
-        return 0 if self._store is None else self._store.ledger.env_steps
-
-    @property
-    def updates(self) -> int:
-        """Optimiser updates granted, in both phases."""
-        return 0 if self._store is None else self._store.header.updates
-
-    @property
-    def offline_updates(self) -> int:
-        """Those of :attr:`updates` that were granted in the offline phase."""
-        return 0 if self._store is None else self._store.header[Field.OFFLINE]
-
-    @property
-    def epoch(self) -> int:
-        """Raised durably at every open and load: ids of an earlier epoch are void."""
-        return 0 if self._store is None else self._store.header[Field.EPOCH]
-
-    @property
-    def nonce(self) -> int:
-        """New at every open and load: a :class:`PoolView` whose header shows it has mapped this pool's files."""
-        return 0 if self._store is None else self._store.header[Field.NONCE]
-
-    def __len__(self) -> int:
-        return self.size
-
-    def counters(self) -> dict[str, int]:
-        """Counts since the pool was made; accepted = live + evicted + retired + discarded."""
-        with self._lock:
-            return dict.fromkeys(COUNTERS, 0) if self._store is None else self._store.counters()
+class RowPool(PoolFacts):
+    """The rows of one pool; safe for threads: none sees half a call. Once it is closed, each call raises :class:`PoolError`."""
 
     def insert(self, block: Block, actor: str, stream: int, first_seq: int, priorities: Array | None = None) -> Inserted:
         """Commit a numbered block: row i has seq ``first_seq + i``, starting from 1 in each stream.
@@ -230,11 +139,6 @@ class RowPool:
                 self._pinned.refuse_label(actor)
             return store.label(actor, label)
 
-    def actors(self) -> list[str]:
-        """Every actor that the ledger knows, by the index that rows hold."""
-        with self._lock:
-            return [] if self._store is None else self._store.ledger.actors
-
     def admit(self, actor: str) -> None:
         """Say before its first block whether an actor can have a place in the ledger.
 
@@ -243,23 +147,6 @@ class RowPool:
         """
         with self._lock:
             self._open().ledger.admit(text("actor", actor))
-
-    def last_seq(self, actor: str, stream: int) -> int:
-        """Last committed seq of a stream; 0 when there is none.
-
-        Raises:
-            BlockRefused: reason ``stream-closed``.
-        """
-        text("actor", actor)
-        stream = whole("stream", stream)
-        with self._lock:
-            return 0 if self._store is None else self._store.ledger.last(actor, stream)
-
-    def streams(self, actor: str) -> dict[int, int]:
-        """Open streams of an actor -> last committed seq."""
-        text("actor", actor)
-        with self._lock:
-            return {} if self._store is None else self._store.ledger.streams(actor)
 
     def sample(self, batch_size: int, rng: np.random.Generator | None = None, mix: str = "critic") -> Batch:
         """A batch of live rows that are not discarded: distinct and equally likely, or as ``sampling`` says.
@@ -308,33 +195,6 @@ class RowPool:
         with self._lock:
             return self._changing().change(lambda: self._sampling.update(epoch, ids, priorities))
 
-    @property
-    def drawable(self) -> int:
-        """Largest batch that there may be rows for now: live rows, or with named sets what their mixes can make of theirs.
-
-        With ``when_small: replace`` that is 1,048,576, the largest that a learner may ask for.
-        """
-        with self._lock:
-            return 0 if self._store is None else self._sampling.drawable
-
-    @property
-    def waiting(self) -> str:
-        """The named set that is waited for before any batch can be drawn, in words; empty when none is."""
-        with self._lock:
-            return "" if self._store is None else self._sampling.waiting
-
-    @property
-    def mixes(self) -> list[str]:
-        """What :meth:`sample` can draw: ``critic``, and ``actor`` where the actor's batch is a separate one."""
-        self._check_not_closed()
-        return self._sampling.mixes
-
-    def sampling_info(self) -> dict[str, Any]:
-        """How batches are drawn now, in numbers."""
-        with self._lock:
-            self._check_not_closed()
-            return self._sampling.info()
-
     def gather(self, ids: Array, out: Batch | None = None) -> Batch:
         """The rows ``ids``, ``(B,)`` int64, of the ring or demonstrations by handle, into ``out`` when given.
 
@@ -366,18 +226,6 @@ class RowPool:
             ids = np.arange(low, max(low, min(stop, self.head)))
             return reader.gather(ids[~reader.discarded(ids)])
 
-    def statistics(self) -> ObsStatistics:
-        """Moments of the float observations, over the newest frame of each demonstration and of each row ever committed.
-
-        Discarded and evicted rows stay in them. With ``return_gamma``, of discounted returns too.
-        """
-        with self._lock:
-            if self._store is None:
-                return ObsStatistics()
-            own = self._store.statistics
-            returns = None if self._returns is None else self._returns.result()
-            return replace((own if self._pinned is None else own.merged(self._pinned.statistics)).result(), returns=returns)
-
     def sync(self) -> None:
         """With ``pool.ack: synced``, make everything inserted so far survive a power cut; one call may cover many blocks.
 
@@ -404,11 +252,6 @@ class RowPool:
             header = self._changing().header
             header[Field.SETTLED] = header.updates + 1
 
-    @property
-    def updates_settled(self) -> bool:
-        """Whether that was noted, and nothing was granted since."""
-        return self._store is not None and self._store.header.settled
-
     def dump(self, start: int | None = None, stop: int | None = None) -> Iterator[dict[str, Any]]:
         """Live rows of ``[start, stop)`` in id order, while others go on inserting.
 
@@ -434,16 +277,6 @@ class RowPool:
         """Whether rings, ledger, statistics and sampler agree; looks at every live row."""
         with self._lock:
             return (True, "") if self._store is None else self._store.check_valid()
-
-    def _check_not_closed(self) -> None:
-        if self._closed:
-            raise PoolError("the pool is closed")
-
-    def _open(self) -> Store:
-        store = self._store
-        if store is None:
-            raise PoolError("the pool has no spec yet; give one, add a plain batch, or load a snapshot")
-        return store
 
     def _changing(self) -> Store:
         """The store for whoever writes to it."""

@@ -113,7 +113,7 @@ DRAWING = (
     planted("label-of-demos-not-named", "row_pool", "self._pinned.refuse_label(actor)", "pass", "pinned"),
     planted(
         "demos-not-in-the-statistics",
-        "row_pool",
+        "pool_facts",
         "(own if self._pinned is None else own.merged(self._pinned.statistics))",
         "own",
         "pinned",

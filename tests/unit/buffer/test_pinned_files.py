@@ -87,7 +87,7 @@ def test_a_kill_while_they_are_written_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_space_is_looked_for_before_anything_is_written(tmp_path, monkeypatch):
-    def full(needed, directory):
+    def full(needed, directory, **_):
         raise NoSpace(f"{needed} bytes for {directory}")
 
     demos = demos_of(20)

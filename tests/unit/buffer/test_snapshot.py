@@ -6,7 +6,7 @@ import pytest
 from helpers.lane_rows import Lane, lane_spec, prove_pool, seqs
 
 from headrace.buffer import PoolConfig, SACReplayPool, snapshot, space
-from headrace.common.errors import ConfigError, NoSpace, PoolDamaged, PoolError, SpecError
+from headrace.common.errors import ConfigError, DiskFailed, NoSpace, PoolDamaged, PoolError, SpecError
 
 SPEC = lane_spec(stack=2, image=4)
 
@@ -254,7 +254,7 @@ def test_a_failed_save_leaves_the_previous_snapshot(tmp_path, monkeypatch):
             real(fd)
 
         monkeypatch.setattr(snapshot.os, "fsync", fsync)
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(DiskFailed, match="Input/output"):
             pool.save(tmp_path)
         monkeypatch.undo()
         assert digests(SACReplayPool.from_path(tmp_path)) == before
@@ -264,7 +264,7 @@ def test_a_failed_save_leaves_the_previous_snapshot(tmp_path, monkeypatch):
 def test_a_full_medium_is_known_before_anything_is_written(tmp_path, monkeypatch):
     pool, _ = filled(6, 5)
 
-    def refuse(needed, directory):
+    def refuse(needed, directory, **_):
         raise NoSpace(f"needs {needed}")
 
     monkeypatch.setattr(space, "require", refuse)
