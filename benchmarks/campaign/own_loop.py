@@ -21,21 +21,24 @@ HELD_BACK = 60  # newest rows that a killed process may not have handed over: ``
 
 
 class OwnLoop:
-    """The program of ``helpers.own_robot``, started once or again; 200 steps a second.
+    """The program of ``helpers.own_robot``, started once or again; 200 steps a second where nobody says otherwise.
 
     Args:
         run: of its buffer.
         endpoint: that it dials.
+        before: words before its command line.
+        capacity: of the pool.
     """
 
-    def __init__(self, run: Roles, endpoint: str) -> None:
+    def __init__(self, run: Roles, endpoint: str, before: Sequence[str] = (), capacity: int = CAPACITY) -> None:
         self._run, self._endpoint, self._log = run, endpoint, run.directory / "steps.log"
+        self._before, self._capacity = before, capacity
 
     def start(self, steps: int, spool: Path | None, **options: str | int) -> None:
         """Have it make so many steps; without a spool its rows wait in memory."""
         place = [self._endpoint, "" if spool is None else str(spool), str(self._log), str(steps), "60"]
         words = [f"{key}={value}" for key, value in options.items()]
-        self._run.start_words(ROBOT, [sys.executable, "-P", "-m", "helpers.own_robot", *place, *words])
+        self._run.start_words(ROBOT, [*self._before, sys.executable, "-P", "-m", "helpers.own_robot", *place, *words])
 
     @property
     def steps(self) -> int:
@@ -53,7 +56,7 @@ class OwnLoop:
 
     def account(self, least: int, most: int) -> dict[str, float]:
         """Faults of the pool, in which ``least`` of its steps must be and ``most`` may; the buffer has ended."""
-        with SACReplayPool(CAPACITY, path=self._run.run / "pool") as pool:
+        with SACReplayPool(self._capacity, path=self._run.run / "pool") as pool:
             rows = list(pool.dump())
         found = account(rows, {ROBOT: len(rows)}, wrong(rows))
         return {**found, "lost": max(0, least - len(rows)), "phantom": max(0, len(rows) - most), "rows": len(rows)}

@@ -22,6 +22,7 @@ BEFORE_S, QUICK_BEFORE_S = 20.0, 3.0
 FLAP_S, FLAPS, HALF_OPEN = 3.0, 50, 10
 LATE_S = 120.0
 TOLERANCE = 0.05
+WIDE, WIDE_STEPS, WIDE_ROWS, NARROW = 8_000_000, 50, 64, 2e6  # bytes of a row, rows, those of the pool, bits a second
 
 Fault = Callable[[], None]
 
@@ -85,6 +86,29 @@ def beyond(trial: Trial) -> Outcome:
     return Outcome({**found, "dropped": counts["dropped"]})
 
 
+def narrow(trial: Trial) -> Outcome:
+    """A robot program makes rows of 8 MB, one a second, behind an uplink of 2 Mbit/s, which takes 32 s for each."""
+    steps, wide = (4, 250_000) if trial.quick else (WIDE_STEPS, WIDE)
+    pool, pacing = {"capacity": WIDE_ROWS, "min_block_rows": 1}, {**CONFIG["pacing"], "min_fill": WIDE_ROWS}
+    config = {**CONFIG, "pool": pool, "pacing": pacing, "network": {"insecure": True}}
+    with Cable() as cable, job(trial.place, config, cable.host) as here:
+        here.run.buffer()
+        cable.limit(NARROW)
+        robot = OwnLoop(here.run, here.run.endpoint, cable.words, WIDE_ROWS)
+        most_s = int(1.5 * steps * wide * 8 / NARROW + LATE_S)
+        options = {"wide": wide, "period_ms": 1000, "outbox_bytes": 2 * steps * wide, "close_s": most_s, "insecure": 1}
+        robot.start(steps, None, **options)
+        robot.wait(here.wait, steps)
+        made = time.monotonic()
+        backlog = steps - here.status().get("env_steps", 0)
+        here.wait(lambda: here.run.processes[ROBOT].poll() == 0, "end of the robot", most_s)
+        late = time.monotonic() - made
+        here.run.stop()
+        longest = robot.counts()["longest_ms"]
+        found = robot.account(steps, steps)
+    return Outcome({**found, "step_ms": longest, "backlog_rows": backlog, "late_s": late})
+
+
 def cut_off(trial: Trial, host: str, how: Mapping[str, Any], fault: Fault) -> Outcome:
     """A job of which one robot is reached through a cable."""
     place = Path(trial.place)
@@ -142,6 +166,7 @@ STEADY = (
     *at_most("others_fastest", 1 + TOLERANCE),
 )
 DRAINED = at_most("drained_s", 10.0)
+QUICK_STEPS = at_most("step_ms", 100.0)
 BARS = (*WHOLE, *STEADY, *DRAINED, *told("backlog_rows"))
 
 PROMISE = Promise(
@@ -151,6 +176,9 @@ PROMISE = Promise(
         *(Part(f"down-{seconds}", 3, partial(down, seconds=seconds), BARS, control=control) for seconds in (1, 30, 300)),
         Part("half-open", 3, half_open, BARS, control=control),
         Part("flapping", 1, flapping, BARS, control=control),
+        Part(
+            "narrow", 1, narrow, (*WHOLE, *at_most("step_ms", 100.0), *told("rows", "backlog_rows", "late_s")), control=control
+        ),
         Part("beyond", 3, beyond, (*WHOLE, *told("rows"), *at_least("dropped", 1)), control=control),
     ),
 )
