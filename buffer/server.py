@@ -1,4 +1,4 @@
-"""The buffer process: one ROUTER socket on an event loop, one pool thread, and the service between them."""
+"""The buffer process: one ROUTER socket on an event loop, a thread each for pool and shelf, and the service between them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ from headrace.buffer.service import Service
 from headrace.buffer.settings import BufferSettings
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
-from headrace.buffer.worker import Done, PoolWorker, Totals
+from headrace.buffer.worker import Done, PoolWorker, Rewrite, Shelve, Shelving, Totals, Work
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DiskFailed, MemoryCapped, describe_os_error
 from headrace.common.wire.fleet import Fleet
+from headrace.common.wire.fragments import size_of
 from headrace.common.wire.gate import Gate, listen
 from headrace.common.wire.port import Port
 
 LOG = logging.getLogger(__name__)
 TICK_S = 0.05
 MESSAGES_A_DRAIN = 512
+BYTES_A_DRAIN = 4 << 20  # acks of what the threads have done meanwhile wait for the end of a drain
 STOP_S = 1.0
 TELL_S = 1.0
 
 
 class Server:
-    """Moves messages between the socket, the service and the pool thread."""
+    """Moves messages between the socket, the service and the threads of pool and shelf."""
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class Server:
         self._service, self._worker, self._port, self._clock = service, worker, port, clock
         self._ready, self._ready_at = ready, 0.0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="headrace-pool")
+        self._shelving = ThreadPoolExecutor(1, thread_name_prefix="headrace-shelf")
         self._busy = False
         self._end_at = 0.0
         self._loop = asyncio.get_running_loop()
@@ -80,6 +83,7 @@ class Server:
             for fd in (listening, *asking):
                 self._loop.remove_reader(fd)
             self._executor.shutdown(wait=True)
+            self._shelving.shutdown(wait=True)
 
     def _stop(self, reason: str) -> None:
         if self._service.stopping:
@@ -125,13 +129,17 @@ class Server:
 
     def _drain(self) -> None:
         """Take what the socket has. Its descriptor is edge-triggered: what is left is asked for again."""
-        now = self._clock.now()
+        now, room = self._clock.now(), BYTES_A_DRAIN
         for _ in range(MESSAGES_A_DRAIN):
             came = self._port.take()
             if came is None:
                 break
             self._port.send(self._service.receive(came.peer, came.parts, now, came.user, came.line))
             self._port.heard(came, now)
+            room -= size_of(came.parts)
+            if room <= 0:
+                self._loop.call_soon(self._drain)
+                break
         else:
             self._loop.call_soon(self._drain)
         self._work()
@@ -143,12 +151,29 @@ class Server:
     def _work(self) -> None:
         if self._busy or self._ended.done():
             return
-        work = self._service.take_work()
+        work: list[Work] = []
+        for each in self._service.take_work():
+            if isinstance(each, (Shelve, Rewrite)):
+                self._shelve(each)
+            else:
+                work.append(each)
         if not work:
             return
         self._busy = True
         future = self._executor.submit(self._worker.run, work)
         future.add_done_callback(lambda f: self._loop.call_soon_threadsafe(self._finished, f))
+
+    def _shelve(self, work: Shelving) -> None:
+        """What a learner sends waits for its credit, so few sets are here at a time."""
+        future = self._shelving.submit(self._worker.shelve, work)
+        future.add_done_callback(lambda f: self._loop.call_soon_threadsafe(self._shelved, f))
+
+    def _shelved(self, future: Future[Done]) -> None:
+        error = future.exception()
+        if error is not None:
+            self._end(error)
+            return
+        self._port.send(self._service.finish([future.result()], self._service.totals, self._clock.now()))
 
     def _finished(self, future: Future[tuple[list[Done], Totals]]) -> None:
         self._busy = False
@@ -224,7 +249,7 @@ def _run(
     )
     pacing = Pacing(settings.pacing)
     live = Live(pacing, settings.pool_dir)
-    service = Service(fleet, pacing, network, watch, totals, worker.shelf.read, settings.pool.max_actors, live)
+    service = Service(fleet, pacing, network, watch, totals, worker.shelf, settings.pool.max_actors, live)
     service.keyring = gate.keyring if gate is not None else None
     service.about = _about
     backups = None

@@ -1,7 +1,7 @@
 """The buffer's decisions, without sockets: a message and a time come in, messages and pool work go out.
 
     receive(peer, parts, now, user)   decode, find the session, act or queue work for the pool's thread
-    take_work()                       the queued work, once the thread is free
+    take_work()                       the queued work, once the pool's thread is free
     finish(done, totals, now)         acks, rejects, batches, announcements
     tick(now)                         leases, heartbeats, allowances, the end of the run
     rekeyed(now)                      the end of sessions whose key was revoked
@@ -30,6 +30,7 @@ from headrace.buffer.drawing import Again, Draw
 from headrace.buffer.intake import Intake
 from headrace.buffer.live import Live
 from headrace.buffer.pacing import UNBOUNDED, Pacing
+from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
 from headrace.buffer.worker import Amend, Done, Insert, Open, Settle, Shelve, Totals, Update, Work
@@ -75,7 +76,7 @@ class Service:
         network: NetworkConfig,
         watch: Watch,
         totals: Totals,
-        read_shelf: Callable[[tuple[int, int], int, int], bytes | None],
+        shelf: Shelf,
         most_actors: int,
         live: Live | None = None,
     ) -> None:
@@ -85,6 +86,7 @@ class Service:
         self.about: Callable[[], Mapping[str, Any]] = dict  # what it says of itself
         self.not_told = ""  # why where this buffer listens is not written down
         self.backups: Backups | None = None
+        self.shelf, self._announced = shelf, shelf.version
         self._network = network
         self._most_actors = most_actors
         self._board = Board(totals)
@@ -92,7 +94,7 @@ class Service:
         self._demands = Demands(self._board, pacing)
         self.live = live or Live(pacing)
         self._changes = Changes(self.live)
-        self._weights = WeightExchange(self._board, read_shelf, network.fragment_bytes)
+        self._weights = WeightExchange(self._board, shelf, network.fragment_bytes)
         self._opening = False
         self._credits = Credits(network)
         self.asked_to_greet = 0  # messages whose sender was asked to say hello, as after a restart
@@ -376,7 +378,6 @@ class Service:
 
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
         """Answer finished work."""
-        before = self.totals.version
         self._board.totals = totals
         self.pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
         out: list[Out] = []
@@ -385,8 +386,9 @@ class Service:
         for peer, ack in self._intake.acks():
             client = self._clients.get(peer)
             out.append((peer, [encode(ack if client is None else client.ack(ack))]))
-        if totals.version != before:
-            self.watch.published(totals.version, now)
+        if self.shelf.version != self._announced:
+            self._announced = self.shelf.version
+            self.watch.published(self._announced, now)
             out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in m.FOLLOWERS)
         out.extend(self._share(now, urgent=True))
         return self._as_spoken(out)
@@ -468,7 +470,7 @@ class Service:
 
     def _state(self, client: Client, now: float) -> Out:
         client.state_at = now
-        version, allowance = self.totals.version, client.allowance
+        version, allowance = self.shelf.version, client.allowance
         report = self.watch.summary(self, now) if client.session.role == "learner" else None
         state = m.State(
             version.learner,

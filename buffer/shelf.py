@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.common.errors import WireError, describe_os_error
 from headrace.common.specs import differences
-from headrace.common.weights import NO_VERSION, Version, WeightSet
+from headrace.common.weights import NO_VERSION, Raw, Version, WeightSet
 
 NAMES = ("shelf-0.hrw", "shelf-1.hrw")
 _LENGTH = 8  # bytes in front of a set, which say how long it is; the rest of the file is room
@@ -34,26 +34,31 @@ class Shelf:
     def __init__(self, directory: Path) -> None:
         self._paths = [directory / name for name in NAMES]
         self._turn = 0  # which file is written next
-        self.version = NO_VERSION
         self.not_written = ""
-        self._blob = b""
+        self._held: tuple[Version, Raw] = NO_VERSION, b""  # replaced in one move: whoever reads has another thread
         self._weights: WeightSet | None = None
         for turn, path in enumerate(self._paths):
             try:
                 blob = _read(path)
-                if blob is not None and WeightSet.unpack(blob).version.order > self.version.order:
-                    self._hold(blob)
+                weights = None if blob is None else WeightSet.unpack(blob)
+                if blob is not None and weights is not None and weights.version.order > self.version.order:
+                    self._hold(blob, weights)
                     self._turn = 1 - turn
             except WireError as error:  # a kill may cut the older one, and, as they are not synced, a power cut both
                 LOG.warning("%s is passed over (%s); the learner publishes again", path, error)
 
     @property
+    def version(self) -> Version:
+        """Of what is held."""
+        return self._held[0]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the packed weight set; 0 while there is none."""
-        return len(self._blob)
+        return len(self._held[1])
 
-    def put(self, blob: bytes, expected: Version) -> None:
-        """Replace what is held.
+    def put(self, blob: Raw, expected: Version) -> None:
+        """Replace what is held, by ``blob`` itself, which nobody may change.
 
         Raises:
             WireError: ``weights`` for a damaged set, ``stale`` when it is not newer, ``policy`` when it is another
@@ -73,14 +78,14 @@ class Shelf:
         if bad is not None:
             raise WireError("non-finite", f"tensor {bad[:100]}")
         self._write(blob)
-        self._hold(blob)
+        self._hold(blob, weights)
 
     def write_again(self) -> None:
         """Try again what a disk did not take."""
         if self.not_written:
-            self._write(self._blob)
+            self._write(self._held[1])
 
-    def _write(self, blob: bytes) -> None:
+    def _write(self, blob: Raw) -> None:
         """Where the disk refuses all the same, actors have the newest weights now, and the next buffer may have older ones."""
         try:
             for path in self._paths:
@@ -93,30 +98,31 @@ class Shelf:
         else:
             self._turn, self.not_written = 1 - self._turn, ""
 
-    def read(self, version: tuple[int, int], offset: int, length: int) -> bytes | None:
-        """Bytes of the held set; none when another version is held or the range is outside."""
-        if version != self.version.order or offset >= len(self._blob):
+    def read(self, version: tuple[int, int], offset: int, length: int) -> tuple[memoryview, int] | None:
+        """Bytes of the held set, and how many it has; none when another version is held or the range is outside."""
+        held, blob = self._held
+        if version != held.order or offset >= len(blob):
             return None
-        return self._blob[offset : offset + length]
+        return memoryview(blob)[offset : offset + length], len(blob)
 
-    def _hold(self, blob: bytes) -> None:
-        self._weights = WeightSet.unpack(blob)
-        self._blob, self.version = blob, self._weights.version
+    def _hold(self, blob: Raw, weights: WeightSet) -> None:
+        self._weights, self._held = weights, (weights.version, blob)
 
     def get_state(self) -> dict[str, bytes]:
         """The packed weight set."""
-        return {"blob": self._blob}
+        return {"blob": bytes(self._held[1])}
 
     def set_state(self, state: dict[str, bytes]) -> None:
         """Hold a packed weight set without writing it."""
         if state["blob"]:
-            self._hold(state["blob"])
+            self._hold(state["blob"], WeightSet.unpack(state["blob"]))
 
     def check_valid(self) -> tuple[bool, str]:
         """Whether what is held unpacks to the version it is known by."""
-        if not self._blob:
+        version, blob = self._held
+        if not blob:
             return True, ""
-        same = WeightSet.unpack(self._blob).version == self.version
+        same = WeightSet.unpack(blob).version == version
         return same, "" if same else "the held bytes are of another version"
 
 

@@ -179,7 +179,7 @@ class Watch:
     def status(self, service: Service, now: float) -> dict[str, Any]:
         """The whole status; every value is plain JSON."""
         totals, pacing = service.totals, service.pacing
-        version = totals.version
+        shelf, version = service.shelf, service.shelf.version
         summary = self.summary(service, now)
         learners = service.fleet.sessions("learner")
         return {
@@ -202,7 +202,7 @@ class Watch:
             "return_mean": summary["return_mean"],
             "policy_lag_updates": summary["policy_lag_updates"],
             "policy_age_s": summary["policy_age_s"],
-            "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": totals.shelf_bytes},
+            "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": shelf.nbytes},
             "pool": {"rows": totals.size, **totals.info},
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
             "evaluators": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("evaluator")],
@@ -256,7 +256,7 @@ class Watch:
         if not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
         beyond_random = service.totals.env_steps >= service.pacing.config.random_steps > 0
-        if service.totals.version.epoch == 0 and beyond_random and phase in ("filling", "training"):
+        if service.shelf.version.epoch == 0 and beyond_random and phase in ("filling", "training"):
             reasons.append("no weights have been published yet, and the random steps are done")
         if service.pacing.quota_holds:
             reasons.append(f"simulators wait for a robot: pacing.robot_share {service.pacing.config.robot_share:g}")
@@ -300,7 +300,7 @@ class Watch:
         return warnings + ([f"{lost} rows were lost before they reached the buffer"] if lost else [])
 
     def _age(self, version: tuple[int, int], service: Service, now: float) -> tuple[int, float]:
-        newest = service.totals.version
+        newest = service.shelf.version
         if newest.epoch == 0 or version == newest.order:
             return 0, 0.0
         lag = newest.step - version[1] if version[0] == newest.epoch else newest.step
@@ -364,7 +364,7 @@ def _not_written(service: Service) -> dict[str, Any]:
     learners = service.fleet.sessions("learner")
     return {
         "sessions": service.fleet.not_written,
-        "weights": service.totals.not_shelved,
+        "weights": service.shelf.not_written,
         "endpoint": service.not_told,
         "changes": service.live.not_written,
         "snapshot": "" if service.backups is None else service.backups.failure,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headrace.buffer.board import Board
 from headrace.buffer.client import Client
+from headrace.buffer.shelf import Shelf
 from headrace.buffer.worker import Done, Rewrite, Shelve
 from headrace.common.weights import Version
 from headrace.common.wire import messages as m
@@ -14,6 +15,7 @@ from headrace.common.wire.codec import Frame, Parts, encode
 from headrace.common.wire.compression import NONE, WEIGHTS, compress
 from headrace.common.wire.fleet import name_of
 from headrace.common.wire.fragments import size_of
+from headrace.common.wire.network import FRAGMENTS_A_RANGE
 
 KEPT_BYTES = 16 << 20
 AGAIN_S = 1.0  # between two attempts to write what a disk did not take
@@ -25,29 +27,30 @@ class WeightExchange:
 
     Args:
         board: of the service.
-        read: bytes of what is on the shelf by version, offset and length; none when another version is.
-        part_bytes: most bytes of one range.
+        shelf: what is published; only read here.
+        part_bytes: ``network.fragment_bytes``.
     """
 
-    def __init__(self, board: Board, read: Callable[[tuple[int, int], int, int], bytes | None], part_bytes: int) -> None:
-        self._board, self._read, self._part_bytes = board, read, part_bytes
+    def __init__(self, board: Board, shelf: Shelf, part_bytes: int) -> None:
+        self._board, self._shelf, self._range_bytes = board, shelf, FRAGMENTS_A_RANGE * part_bytes
         self._compressed: dict[Range, Parts] = {}  # of the newest ranges, since every actor asks for the same ones
         self._kept = 0
         self._again_at = 0.0
 
     def tick(self, now: float) -> None:
         """Have the shelf's file written when a disk did not take it."""
-        if self._board.totals.not_shelved and now >= self._again_at:
+        if self._shelf.not_written and now >= self._again_at:
             self._again_at = now + AGAIN_S
             self._board.work.append(Rewrite())
 
     def fetch(self, client: Client, get: m.WeightsGet) -> list[Out]:
         """The range that was asked for; empty when another version is on the shelf."""
-        wanted = (get.epoch, get.step), get.offset, min(get.length, self._part_bytes)
-        data = self._read(*wanted)
-        if data is None:
+        wanted = (get.epoch, get.step), get.offset, min(get.length, self._range_bytes)
+        found = self._shelf.read(*wanted)
+        if found is None:
             return []
-        parts: Parts = [encode(m.WeightsPart(get.epoch, get.step, get.offset, self._board.totals.shelf_bytes)), data]
+        data, total = found
+        parts: Parts = [encode(m.WeightsPart(get.epoch, get.step, get.offset, total)), data]
         if client.session.compression != NONE:
             plain, parts = size_of(parts), self._compress(wanted, parts)
             self._board.traffic["weights"].add(plain, size_of(parts))

@@ -20,7 +20,7 @@ from headrace.common.block import ROW_REASONS, Array, Block
 from headrace.common.errors import BlockRefused, LabelRefused, PoolError, PriorityRefused, WireError
 from headrace.common.label import Label
 from headrace.common.specs import TransitionSpec
-from headrace.common.weights import NO_VERSION, Version
+from headrace.common.weights import Version
 from headrace.common.wire.codec import Frame, Parts, parse_block
 from headrace.common.wire.compression import compress, widths
 from headrace.common.wire.deflate import plain, travelled
@@ -104,7 +104,8 @@ class Rewrite:
     """Write the shelf's file, which the disk did not take before."""
 
 
-Work = Open | Insert | Draw | Again | Shelve | Update | Amend | Settle | Rewrite
+Shelving = Shelve | Rewrite
+Work = Open | Insert | Draw | Again | Update | Amend | Settle | Shelving
 
 
 @dataclass(frozen=True)
@@ -146,15 +147,12 @@ class Totals:
     env_steps: int = 0
     updates: int = 0
     offline_updates: int = 0
-    version: Version = NO_VERSION
-    shelf_bytes: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
     drawable: int = 0
     waiting: str = ""
     sampling: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
-    not_shelved: str = ""
 
 
 class PoolWorker:
@@ -182,24 +180,21 @@ class PoolWorker:
 
     def totals(self) -> Totals:
         """The counters now."""
-        pool, shelf = self._pool, self.shelf
+        pool = self._pool
         if pool is None:
-            return Totals(version=shelf.version, shelf_bytes=shelf.nbytes, not_shelved=shelf.not_written)
+            return Totals()
         return Totals(
             pool.spec,
             pool.size,
             pool.env_steps,
             pool.updates,
             pool.offline_updates,
-            shelf.version,
-            shelf.nbytes,
             pool.counters(),
             self._info,
             pool.drawable,
             pool.waiting,
             pool.sampling_info(),
             pool.updates_settled,
-            shelf.not_written,
         )
 
     def streams(self) -> dict[str, dict[int, int]]:
@@ -221,11 +216,8 @@ class PoolWorker:
             if self._pool is None:
                 self._opened(self._make_pool(work.spec))
             return Done(work)
-        if isinstance(work, Shelve):
-            return self._shelve(work)
-        if isinstance(work, Rewrite):
-            self.shelf.write_again()
-            return Done(work)
+        if isinstance(work, (Shelve, Rewrite)):
+            return self.shelve(work)
         if self._pool is None or self._pool.spec is None or self._drawing is None:
             return Done(work, "no-pool", "no actor has declared its spec yet")
         if isinstance(work, Insert):
@@ -252,9 +244,16 @@ class PoolWorker:
         if pool.spec is not None:
             self._drawing = Drawing(pool, pool.spec)
 
-    def _shelve(self, work: Shelve) -> Done:
+    def shelve(self, work: Shelving) -> Done:
+        """Perform work that touches the shelf alone, in whatever one thread does all of it.
+
+        A large set is hashed and written in a second or so, which no row's acknowledgement should wait for.
+        """
+        if isinstance(work, Rewrite):
+            self.shelf.write_again()
+            return Done(work)
         try:
-            self.shelf.put(bytes(plain(work.blob)), work.version)
+            self.shelf.put(plain(work.blob), work.version)
         except WireError as error:
             return Done(work, error.reason, str(error)[:256])
         return Done(work)

@@ -1,20 +1,14 @@
-"""Reused memory for batches: what was lent comes back by itself once the last array on it is gone.
-
-A batch of images takes tens of megabytes, and memory fresh from the system costs as much in page faults as the copy itself.
-Nobody gives a batch back: a view in a queue, a tensor, or a message that still waits to be sent keeps it.
-"""
+"""Reused memory for batches: one of images takes tens of megabytes."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-import mmap
-import weakref
 from typing import Any
 
 import numpy as np
 
 from headrace.common.batch import Batch
+from headrace.common.lent import Lender
 from headrace.common.specs import TransitionSpec
 
 Array = np.ndarray[Any, Any]
@@ -44,18 +38,11 @@ class Staging:
         for dtype, shape in columns:
             self._places.append((dtype, (rows, *shape), self._size))
             self._size += -(-rows * math.prod(shape) * dtype.itemsize // _ALIGN) * _ALIGN
-        self._free: list[mmap.mmap] = []
+        self._lender = Lender()
 
     def take(self) -> Batch:
         """Arrays that nobody else uses, holding whatever was left in them; weights and sets are none."""
-        try:
-            memory = self._free.pop()
-        except IndexError:
-            memory = mmap.mmap(-1, self._size)
-        # numpy lets views of views point at the first owner, which has to be an object of this loan alone.
-        loan = (ctypes.c_char * self._size).from_buffer(memory)
-        data = memoryview(loan)
-        weakref.finalize(loan, self._free.append, memory).atexit = False
+        data = self._lender.take(self._size)
         ids, rows, *sides = (
             np.frombuffer(data, dtype, math.prod(shape), offset).reshape(shape) for dtype, shape, offset in self._places
         )

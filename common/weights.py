@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -16,7 +16,9 @@ from headrace.common.specs import differences, fingerprint
 from headrace.common.wire.fields import check_plain
 
 Array = np.ndarray[Any, Any]
+Raw = bytes | memoryview
 WEIGHT_FORMAT = 1
+DIGEST_BYTES = 32  # behind a packed set
 HALF = "bf16"  # in a head: float32 numbers of which only the upper halves travel
 TENSOR_DTYPES = ("<f4", "<f8", "<f2", "<i8", "<i4", "|u1", "|b1")
 MAX_TENSORS = 65536
@@ -106,31 +108,75 @@ class WeightSet:
                 "tensors": [[name, dtypes[name], list(a.shape)] for name, a in arrays.items()],
             }
         )
-        body = b"".join([_MAGIC, len(head).to_bytes(4, "little"), head, *(a.tobytes() for a in arrays.values())])
-        return body + hashlib.sha256(body).digest()
+        pieces = [_MAGIC, len(head).to_bytes(4, "little"), head, *(a.reshape(-1).view(np.uint8).data for a in arrays.values())]
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        return b"".join([*pieces, digest.digest()])  # the one copy: a set may be as large as memory allows one
 
     @classmethod
-    def unpack(cls, blob: bytes) -> WeightSet:
+    def unpack(cls, blob: Raw, digest: bytes | None = None) -> WeightSet:
         """Rebuild a weight set; arrays are read-only views of ``blob``, as far as they travelled whole.
+
+        Args:
+            blob: as :meth:`pack` has made it.
+            digest: SHA-256 of all of it but the last :data:`DIGEST_BYTES`, where somebody has it already.
 
         Raises:
             WireError: reason ``weights``; nothing is half taken.
         """
-        if len(blob) < 40 or blob[:4] != _MAGIC or hashlib.sha256(blob[:-32]).digest() != blob[-32:]:
+        blob = memoryview(blob).toreadonly()
+        if digest is None:
+            digest = hashlib.sha256(blob[:-DIGEST_BYTES]).digest()
+        if len(blob) < DIGEST_BYTES or digest != blob[-DIGEST_BYTES:]:
             raise WireError("weights", "digest does not match")
-        size = int.from_bytes(blob[4:8], "little")
-        if size > min(MAX_HEAD_BYTES, len(blob) - 40):
+        head = read_head(blob, len(blob))
+        if head is None:
             raise WireError("weights", "head is too long")
-        try:
-            head = msgpack.unpackb(blob[8 : 8 + size])
-            learner, epoch, step = head["version"]
-            version = Version(str(learner), int(epoch), int(step))
-            if head["format"] != WEIGHT_FORMAT or not isinstance(head["policy"], dict):
-                raise WireError("weights", f"format {str(head['format'])[:16]!r}, this build reads {WEIGHT_FORMAT}")
-            check_plain(head["policy"], MAX_POLICY_ELEMENTS)
-            return cls(version, head["policy"], _tensors(head["tensors"], blob, 8 + size))
-        except (KeyError, TypeError, ValueError, ArithmeticError, msgpack.UnpackException) as error:
-            raise WireError("weights", f"malformed head: {type(error).__name__}") from error
+        return cls(head.version, head.policy, {entry.name: _tensor(blob, entry) for entry in head.entries})
+
+
+class Entry(NamedTuple):
+    """One tensor of a packed set: ``dtype`` as it travels, and where its bytes begin and end."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    begin: int
+    end: int
+
+
+class Head(NamedTuple):
+    """What stands in front of a packed set's tensors."""
+
+    version: Version
+    policy: dict[str, Any]
+    entries: list[Entry]
+
+
+def read_head(blob: memoryview, total: int) -> Head | None:
+    """The head of a packed set of ``total`` bytes, checked against them; none while not all of it is among its first, ``blob``.
+
+    Raises:
+        WireError: reason ``weights``.
+    """
+    if len(blob) < 8:
+        return None
+    size = int.from_bytes(blob[4:8], "little")
+    if blob[:4] != _MAGIC or size > min(MAX_HEAD_BYTES, total - 8 - DIGEST_BYTES):
+        raise WireError("weights", "no weights, or their head is too long")
+    if len(blob) < 8 + size:
+        return None
+    try:
+        head = msgpack.unpackb(blob[8 : 8 + size])
+        learner, epoch, step = head["version"]
+        version = Version(str(learner), int(epoch), int(step))
+        if head["format"] != WEIGHT_FORMAT or not isinstance(head["policy"], dict):
+            raise WireError("weights", f"format {str(head['format'])[:16]!r}, this build reads {WEIGHT_FORMAT}")
+        check_plain(head["policy"], MAX_POLICY_ELEMENTS)
+        return Head(version, head["policy"], _entries(head["tensors"], 8 + size, total - DIGEST_BYTES))
+    except (KeyError, TypeError, ValueError, ArithmeticError, msgpack.UnpackException) as error:
+        raise WireError("weights", f"malformed head: {type(error).__name__}") from error
 
 
 def require_policy(weights: WeightSet, policy: Mapping[str, Any], fix: str) -> None:
@@ -150,28 +196,34 @@ def policy_fingerprint(policy: Mapping[str, Any], tensors: Mapping[str, Array]) 
     return fingerprint({"policy": dict(policy), "tensors": shapes})
 
 
-def _tensors(manifest: Any, blob: bytes, start: int) -> dict[str, Array]:
+def _entries(manifest: Any, start: int, end: int) -> list[Entry]:
     if not isinstance(manifest, list) or len(manifest) > MAX_TENSORS:
         raise WireError("weights", "bad tensor list")
-    out: dict[str, Array] = {}
-    end = len(blob) - 32
+    out: dict[str, Entry] = {}
     for name, dtype, shape in manifest:
         sound = type(name) is str and dtype in (*TENSOR_DTYPES, HALF) and type(shape) is list and len(shape) <= 8
         if not sound or any(type(n) is not int or n < 0 for n in shape):
             raise WireError("weights", "bad tensor entry")
-        count = math.prod(shape)
-        stored = "<u2" if dtype == HALF else dtype
-        size = count * np.dtype(stored).itemsize
+        size = math.prod(shape) * stored_as(dtype).itemsize
         if size > end - start or name in out:
             raise WireError("weights", "tensor data is cut or named twice")
-        array = np.frombuffer(blob, stored, count, start)
-        if dtype == HALF:
-            array = (array.astype("<u4") << np.uint32(16)).view("<f4")
-        out[name] = array.reshape(shape)
+        out[name] = Entry(name, dtype, shape, start, start + size)
         start += size
     if start != end:
         raise WireError("weights", "bytes left over after the last tensor")
-    return out
+    return list(out.values())
+
+
+def stored_as(dtype: str) -> np.dtype[Any]:
+    """Of what numbers a packed tensor's bytes are."""
+    return np.dtype("<u2" if dtype == HALF else dtype)
+
+
+def _tensor(blob: memoryview, entry: Entry) -> Array:
+    array = np.frombuffer(blob, stored_as(entry.dtype), math.prod(entry.shape), entry.begin)
+    if entry.dtype == HALF:
+        array = (array.astype("<u4") << np.uint32(16)).view("<f4")
+    return array.reshape(entry.shape)
 
 
 def _halves(array: Array) -> Array:

@@ -231,6 +231,7 @@ class Feed:
     def outgoing(self, room: int) -> Iterable[Parts]:
         """The demand for batches, and weights to publish."""
         out: list[Parts] = []
+        weights = None
         with self._changed:
             demand = self._demand()
             mapped = self._reading.mapped
@@ -247,8 +248,9 @@ class Feed:
                 version = dataclasses.replace(self._publish.version, epoch=self.epoch)
                 weights = self._sending = dataclasses.replace(self._publish, version=version)
                 self._publish = None
-                head = m.Publish(weights.version.epoch, weights.version.step)
-                out.append([encode(head), weights.pack(self._halved)])
+        if weights is not None:  # which takes a while, and training goes on
+            head = m.Publish(weights.version.epoch, weights.version.step)
+            out.append([encode(head), weights.pack(self._halved)])
         return out
 
     def _rated(self) -> list[Parts]:

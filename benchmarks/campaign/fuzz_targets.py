@@ -209,7 +209,7 @@ class BufferService:
         fleet = Fleet(Epochs(None), lease_s=NETWORK.lease_s, heartbeat_s=NETWORK.heartbeat_s, most=16)
         pacing = Pacing(PacingConfig(min_fill=8, env_steps=0, random_steps=0))
         watch = Watch("fuzz", self._now)
-        self._service = Service(fleet, pacing, NETWORK, watch, self._worker.totals(), self._worker.shelf.read, 8)
+        self._service = Service(fleet, pacing, NETWORK, watch, self._worker.totals(), self._worker.shelf, 8)
         for _ in range(2):  # the first opens the pool
             self._say(b"A", honest.hello("actor", "honest", b"1"))
         self._pulse()

@@ -96,7 +96,7 @@ INPUT = (
         "self.welcome.credit_bytes",
         LYING,
     ),
-    Mutant("weights-of-any-policy", "actor/weights.py", ' or self._policy not in ("", policy)', "", LYING),
+    Mutant("weights-of-any-policy", "actor/weights.py", 'self._policy not in ("", policy)', "False", LYING),
     Mutant(
         "policies-of-any-values",
         "common/weights.py",

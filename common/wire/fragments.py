@@ -19,11 +19,28 @@ def split(parts: Parts, limit: int) -> Iterator[Parts]:
     if size_of(parts) <= limit:
         yield parts
         return
-    lengths = b"".join(len(p).to_bytes(8, "little") for p in parts)
-    whole = b"".join([len(parts).to_bytes(4, "little"), lengths, *parts])
-    count = -(-len(whole) // limit)
-    for i in range(count):
-        yield [encode(Fragment(i, count, len(whole))), memoryview(whole)[i * limit : (i + 1) * limit]]
+    head = b"".join([len(parts).to_bytes(4, "little"), *(len(p).to_bytes(8, "little") for p in parts)])
+    total = len(head) + size_of(parts)
+    count = -(-total // limit)
+    for i, data in enumerate(_cut([head, *parts], limit)):
+        yield [encode(Fragment(i, count, total)), data]
+
+
+def _cut(frames: Sequence[Raw], size: int) -> Iterator[Raw]:
+    """The bytes of all frames in pieces of ``size``: views, but for those that begin in one frame and end in another."""
+    waiting: list[memoryview] = []
+    room = size
+    for frame in frames:
+        rest = memoryview(frame)
+        while len(rest) > 0:
+            piece, rest = rest[:room], rest[room:]
+            waiting.append(piece)
+            room -= len(piece)
+            if room == 0:
+                yield piece if len(waiting) == 1 else b"".join(waiting)
+                waiting, room = [], size
+    if waiting:
+        yield b"".join(waiting)
 
 
 class Joiner:

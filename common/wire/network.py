@@ -10,6 +10,7 @@ from headrace.common.config import option
 from headrace.common.errors import ConfigError
 
 MAX_PORT = 65535
+FRAGMENTS_A_RANGE = 2  # of weights: a buffer takes half the time for ranges twice as long, and acks pass after two of them
 
 
 def split_endpoint(endpoint: str, key: str = "network.endpoint") -> SplitResult:

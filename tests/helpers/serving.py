@@ -43,7 +43,7 @@ class Buffer:
         fleet = Fleet(Epochs(directory), lease_s=5.0, heartbeat_s=0.5, most=8)
         options = {"min_fill": 4, "env_steps": 1000, "random_steps": 0, "lead_steps": 16, **pacing}
         pacing_state = Pacing(PacingConfig(**options))
-        self.service = Service(fleet, pacing_state, network, watch, self.worker.totals(), self.worker.shelf.read, most_actors=2)
+        self.service = Service(fleet, pacing_state, network, watch, self.worker.totals(), self.worker.shelf, most_actors=2)
 
     def say(self, peer, message, *frames):
         """Send one message; every answer to anybody, decoded, with its frames."""

@@ -170,7 +170,7 @@ class Run:
         fleet = Fleet(Epochs(directory), lease_s=NETWORK.lease_s, heartbeat_s=NETWORK.heartbeat_s, most=256)
         self.pacing = Pacing(config.pacing)
         watch, totals = Watch("run", self.now), self.worker.totals()
-        self.service = Service(fleet, self.pacing, NETWORK, watch, totals, self.worker.shelf.read, config.pool.max_actors)
+        self.service = Service(fleet, self.pacing, NETWORK, watch, totals, self.worker.shelf, config.pool.max_actors)
         self.clients: dict[bytes, Actor | Learner] = {}
         self._live: set[bytes] = set()
         self._rounds = 0

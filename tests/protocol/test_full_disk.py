@@ -79,7 +79,7 @@ def test_weights_that_a_full_disk_does_not_take_are_served_and_written_when_ther
     buffer.learner()
     disk.full = True
     assert first(buffer.say(b"L", m.Publish(1, 8), weights(8)), m.Published) == m.Published(1, 8)
-    assert buffer.service.totals.version.step == 8
+    assert buffer.service.shelf.version.step == 8
     buffer.tick(0.05)
     assert warnings(buffer) == ["not written: weights: No space left on device"]
     for _ in range(3):

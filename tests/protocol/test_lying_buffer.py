@@ -117,7 +117,7 @@ def test_a_learner_that_says_a_huge_step_is_outlived_by_the_next_one(buffer):
         buffer.say(b"A", m.Pulse())
     assert first(buffer.learner(b"M", b"3"), m.Welcome).epoch == 2
     assert first(buffer.say(b"M", m.Publish(2, 1), packed(2, 1)), m.Published).reason == ""
-    assert buffer.service.totals.version.order == (2, 1)
+    assert buffer.service.shelf.version.order == (2, 1)
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -126,7 +126,7 @@ def test_a_shelf_takes_no_such_weights_and_its_thread_lives(buffer, name):
     buffer.learner()
     assert first(buffer.say(b"L", m.Publish(1, 1), packed()), m.Published).reason == ""
     assert first(buffer.say(b"L", m.Publish(1, 2), FORGED[name]), m.Published).reason
-    assert buffer.service.totals.version.order == (1, 1)
+    assert buffer.service.shelf.version.order == (1, 1)
     assert sum(buffer.service.refused.by_peer["learner/learner"].values()) == 1
 
 

@@ -308,6 +308,14 @@ def test_a_range_of_another_length_than_was_asked_for_is_refused_and_the_set_is_
         assert fetch_all(fetch, blob).version.step == 7
 
 
+def test_a_range_before_which_another_is_missing_is_refused():
+    blob = weights(7).pack()
+    fetch = WeightFetch(100)
+    fetch.announced(m.State("l", 1, 7))
+    with pytest.raises(WireError, match="a range at 100, and what is before it is not here from 0 on"):
+        fetch.take(m.WeightsPart(1, 7, 100, len(blob)), blob[100:200])
+
+
 def test_an_older_version_is_never_fetched():
     fetch = WeightFetch(100)
     fetch.announced(m.State("l", 2, 1))
@@ -320,11 +328,14 @@ def test_non_finite_weights_are_never_handed_over():
     up = uplink()
     up.received(m.State("l", 1, 7), [])
     blob = weights(7, float("nan")).pack()
-    while gets := [g for parts in up.outgoing(10**6) if isinstance(g := decode(parts[0]), m.WeightsGet)]:
-        for get in gets:
-            up.received(m.WeightsPart(1, 7, get.offset, len(blob)), [blob[get.offset : get.offset + get.length]])
+    with pytest.raises(WireError, match="non-finite: tensor w"):
+        while gets := [g for parts in up.outgoing(10**6) if isinstance(g := decode(parts[0]), m.WeightsGet)]:
+            for get in gets:
+                up.received(m.WeightsPart(1, 7, get.offset, len(blob)), [blob[get.offset : get.offset + get.length]])
     assert up.take_weights() is None
     assert up.inbox.refused == 1
+    up.received(m.State("l", 1, 7), [])
+    assert list(up.outgoing(10**6)) == []
 
 
 def test_heartbeats_say_how_long_the_control_loop_has_waited_for_its_envs():

@@ -38,7 +38,7 @@ def test_a_fenced_learner_publishes_nothing(buffer):
     assert first(publish(buffer, b"L", 1, 8), m.Refused).reason == "hello-first"
     assert first(publish(buffer, b"M", 1, 9), m.Published).reason == "stale"
     assert first(publish(buffer, b"M", 2, 1), m.Published) == m.Published(2, 1)
-    assert buffer.service.totals.version == Version("l", 2, 1)
+    assert buffer.service.shelf.version == Version("l", 2, 1)
 
 
 def test_an_actor_may_not_publish(buffer):
