@@ -38,6 +38,11 @@ class Epochs:
         self._put(who, epoch, process)
         return epoch
 
+    def held(self, who: str, process: bytes) -> int:
+        """The epoch of ``who`` that ``process`` has; 0 where it has none, or one of before a loss."""
+        newest = self._newest(who)
+        return newest if self.holder(who) == process and newest > self._newest(_ALL) else 0
+
     def holder(self, who: str) -> bytes:
         """The process that took ``who`` over last; empty where nobody has."""
         return bytes.fromhex(self._epochs.get(who, (0, ""))[1])

@@ -51,6 +51,8 @@ class Ledger:
         self.rejected = 0
         self._index: dict[str, int] = {}
         self._streams: list[dict[int, int]] = []
+        self._table = np.zeros(self.max_actors, ENTRY)
+        self._changed: set[int] = set()  # places that the table has to follow; making all of it anew takes long with many
 
     @property
     def actors(self) -> list[str]:
@@ -95,8 +97,10 @@ class Ledger:
         if index is None:
             index = self._index[actor] = len(self._index)
             self._streams.append({})
+            self._table[index]["actor"] = actor.encode("utf-8")
         streams = self._streams[index]
         if stream not in streams:
+            self._changed.add(index)
             self._check_open(index, actor, stream)
             if len(streams) == STREAMS_PER_ACTOR:
                 del streams[min(streams)]
@@ -120,6 +124,7 @@ class Ledger:
     def advance(self, index: int, stream: int, seq: int, rows: int, env_steps: int) -> None:
         """Note that ``rows`` rows up to ``seq`` are committed; what ``seq`` skipped beyond them was lost before."""
         streams = self._streams[index]
+        self._changed.add(index)
         self.lost_before += seq - streams[stream] - rows
         self.env_steps += env_steps
         streams[stream] = seq
@@ -150,10 +155,9 @@ class Ledger:
 
     def encode(self) -> bytes:
         """The whole ledger in ``nbytes(max_actors)`` bytes."""
-        entries = np.zeros(self.max_actors, ENTRY)
-        entries[: len(self._index)] = self._entries()
+        self._follow()
         counters = np.array([(len(self._index), *self.counters().values())], _COUNTERS)
-        return counters.tobytes() + entries.tobytes()
+        return counters.tobytes() + self._table.tobytes()
 
     def decode(self, data: bytes) -> None:
         """Take the state that :meth:`encode` gave."""
@@ -168,7 +172,8 @@ class Ledger:
 
     def get_state(self) -> dict[str, Any]:
         """``entries`` ``(actors,)`` of ``ENTRY``, and the counters."""
-        return {"entries": self._entries(), **self.counters()}
+        self._follow()
+        return {"entries": self._table[: len(self._index)].copy(), **self.counters()}
 
     def counters(self) -> dict[str, int]:
         """The counters that belong to what is committed."""
@@ -185,6 +190,7 @@ class Ledger:
         self._clear()
         self.env_steps, self.lost_before = int(state["env_steps"]), int(state["lost_before"])
         self.rejected = int(state["rejected"])
+        self._table[: len(entries)] = entries
         for index, entry in enumerate(entries):
             self._index[entry["actor"].decode("utf-8")] = index
             count = int(entry["open"])
@@ -207,13 +213,14 @@ class Ledger:
         if len(streams) == STREAMS_PER_ACTOR and stream < min(streams):
             raise BlockRefused("stream-closed", f"stream {stream} of {actor!r}: the open ones are {sorted(streams)}")
 
-    def _entries(self) -> Array:
-        entries = np.zeros(len(self._index), ENTRY)
-        for entry, actor, streams in zip(entries, self._index, self._streams, strict=True):
-            entry["actor"], entry["open"] = actor.encode("utf-8"), len(streams)
+    def _follow(self) -> None:
+        """Bring the table up to date."""
+        for index in self._changed:
+            entry, streams = self._table[index], self._streams[index]
+            entry["open"] = len(streams)
             entry["stream"][: len(streams)] = list(streams)
             entry["last"][: len(streams)] = list(streams.values())
-        return entries
+        self._changed.clear()
 
 
 def _newest(rows: Array) -> Iterator[tuple[int, int, int, int]]:

@@ -63,6 +63,7 @@ from headrace.common.wire.versions import LACKS
 
 LOG = logging.getLogger(__name__)
 MOST_TRACEBACKS = 10
+SHARED_BY = 64  # clients for each piece of work after which allowances are told at once
 SILENT_HEARTBEATS = 2  # after which a client is told nothing that would be lost with it
 
 
@@ -99,6 +100,8 @@ class Service:
         self._credits = Credits(network)
         self.asked_to_greet = 0  # messages whose sender was asked to say hello, as after a restart
         self._clients: dict[bytes, Client] = {}
+        self._readers: dict[bytes, Client] = {}  # of them, those that draw
+        self._unshared = 0  # pieces of work finished since allowances were last told
         self._older: dict[bytes, int] = {}  # of them, those that do not speak the newest version: which they speak
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
@@ -261,6 +264,8 @@ class Service:
         if hello.protocol != m.PROTOCOL:
             self._older[peer] = hello.protocol
         client = self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
+        if hello.role in m.READERS:
+            self._readers[peer] = client
         spec = self.totals.spec
         streams: tuple[tuple[int, int], ...] = ()
         if hello.role == "actor":
@@ -361,6 +366,7 @@ class Service:
         if client is not None:
             self._credits.end(client)
         self._older.pop(peer, None)
+        self._readers.pop(peer, None)
 
     def _end(self, client: Client) -> None:
         self._forget(client.session.peer)
@@ -374,7 +380,7 @@ class Service:
         """Queued work, with the draws that pacing allows now; empty when there is none."""
         work = list(self._board.work)
         self._board.work.clear()
-        return work + self._demands.draws(self._clients.values())
+        return work + self._demands.draws(self._readers.values())
 
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
         """Answer finished work."""
@@ -390,7 +396,9 @@ class Service:
             self._announced = self.shelf.version
             self.watch.published(self._announced, now)
             out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in m.FOLLOWERS)
-        out.extend(self._share(now, urgent=True))
+        self._unshared += len(done)
+        if self._unshared * SHARED_BY >= len(self._clients):  # what it costs grows with who is there; on a tick all are told
+            out.extend(self._share(now, urgent=True))
         return self._as_spoken(out)
 
     def _answer(self, done: Done) -> list[Out]:
@@ -463,6 +471,7 @@ class Service:
 
     def _share(self, now: float, *, urgent: bool) -> list[Out]:
         """Tell actors their new allowance: all of them on a tick, those that are running out at once."""
+        self._unshared = 0
         allowances = self.pacing.allowances()
         least = self.pacing.config.lead_steps // (4 * max(1, len(allowances))) if urgent else -UNBOUNDED
         actors = [c for c in self._clients.values() if c.session.role == "actor" and c.session.id in allowances]

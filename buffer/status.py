@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 RETURNS_KEPT = 20
 EVALUATIONS_KEPT = 1000
 LOST_KEPT = 20
+PUBLISHED_KEPT = 512
 WAIT_FOR_PEOPLE = ("disarmed", "waiting for a human", "paused")  # phases of a robot's station
 WHY_CHARS = 200
 LOST_STEPS = {"dropped_steps": "for want of room (actor.when_full)", "damaged_steps": "in a damaged spool"}
@@ -61,7 +64,7 @@ class Watch:
         self._env_rate, self._update_rate = RateWindow(), RateWindow()
         self._returns: deque[tuple[float, int]] = deque(maxlen=RETURNS_KEPT)
         self._evaluations: deque[dict[str, Any]] = deque(maxlen=EVALUATIONS_KEPT)
-        self._published: dict[tuple[int, int], float] = {}
+        self._published: deque[tuple[tuple[int, int], float]] = deque(maxlen=PUBLISHED_KEPT)  # versions rise
         self._lost: deque[dict[str, Any]] = deque(maxlen=LOST_KEPT)
         self._episodes = 0
 
@@ -96,7 +99,7 @@ class Watch:
 
     def pulse(self, session: Session, pulse: m.Pulse, now: float) -> None:
         """A client's heartbeat."""
-        session.report = as_shown(pulse.report) if isinstance(pulse.report, dict) else {}
+        session.report = pulse.report if isinstance(pulse.report, dict) else {}
         if session.role == "actor":
             record = self.record(session.id)
             record.executed, record.settled, record.version = pulse.executed, pulse.settled, (pulse.epoch, pulse.step)
@@ -132,9 +135,7 @@ class Watch:
 
     def published(self, version: Version, now: float) -> None:
         """New weights are on the shelf."""
-        self._published[version.order] = now
-        while len(self._published) > 512:
-            del self._published[min(self._published)]
+        self._published.append((version.order, now))
 
     def lost(self, session: Session, now: float, why: str = "silent") -> None:
         """A session's lease has run out, or its process says why it cannot go on."""
@@ -205,10 +206,10 @@ class Watch:
             "weights": {"learner": version.learner, "epoch": version.epoch, "step": version.step, "bytes": shelf.nbytes},
             "pool": {"rows": totals.size, **totals.info},
             "actors": [self._actor(s, service, now) for s in service.fleet.sessions("actor")],
-            "evaluators": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("evaluator")],
-            "policy_servers": [{**s.report, **_who(s, now)} for s in service.fleet.sessions(m.POLICY_SERVER)],
-            "learner": {**learners[0].report, **_who(learners[0], now)} if learners else None,
-            "ranks": [{**s.report, **_who(s, now)} for s in service.fleet.sessions("rank")],
+            "evaluators": [{**told(s), **_who(s, now)} for s in service.fleet.sessions("evaluator")],
+            "policy_servers": [{**told(s), **_who(s, now)} for s in service.fleet.sessions(m.POLICY_SERVER)],
+            "learner": {**told(learners[0]), **_who(learners[0], now)} if learners else None,
+            "ranks": [{**told(s), **_who(s, now)} for s in service.fleet.sessions("rank")],
             "evaluations": list(self._evaluations)[-50:],
             "lost_sessions": list(self._lost),
             "counters": {
@@ -247,10 +248,11 @@ class Watch:
         elif not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
             reasons.append("no actor is connected")
         for session in service.fleet.sessions("actor"):
-            waited = session.report.get("in_step_s")
+            report = told(session)
+            waited = report.get("in_step_s")
             if isinstance(waited, (int, float)) and waited > LONG_STEP_S:
                 reasons.append(f"actor {session.id!r} has waited for its env for {waited:.0f} s")
-            station = session.report.get("station")
+            station = report.get("station")
             if isinstance(station, dict) and station.get("phase") in WAIT_FOR_PEOPLE:
                 reasons.append(f"robot {session.id!r} is {station['phase']}: {str(station.get('why'))[:WHY_CHARS]}")
         if not service.fleet.sessions("learner") and phase != "done":
@@ -276,16 +278,17 @@ class Watch:
         warnings += [f"{n} messages with priorities refused: {reason}" for reason, n in refused]
         warnings += _security(service.security)
         for learner in service.fleet.sessions("learner"):
-            if learner.report.get("not_saved"):
-                warnings.append(f"no checkpoint: {learner.report['not_saved']}")
-            if learner.report.get("sac/alpha_alarm"):
-                warnings.append(f"alpha is {learner.report.get('sac/alpha')}: check target entropy and reward scale")
-            skipped = learner.report.get("sac/updates_skipped")
+            report = told(learner)
+            if report.get("not_saved"):
+                warnings.append(f"no checkpoint: {report['not_saved']}")
+            if report.get("sac/alpha_alarm"):
+                warnings.append(f"alpha is {report.get('sac/alpha')}: check target entropy and reward scale")
+            skipped = report.get("sac/updates_skipped")
             if isinstance(skipped, (int, float)) and skipped:
                 warnings.append(f"{skipped:g} updates skipped: loss or gradient not finite")
         for session in service.fleet.sessions("actor"):
             for key, why in LOST_STEPS.items():
-                count = session.report.get(key)
+                count = session.report.get(key)  # a number, or nothing
                 if isinstance(count, int) and count:
                     warnings.append(f"actor {session.id!r} has lost {count} steps {why}")
         filled = service.pacing.offline or service.totals.env_steps >= service.pacing.config.min_fill
@@ -304,14 +307,14 @@ class Watch:
         if newest.epoch == 0 or version == newest.order:
             return 0, 0.0
         lag = newest.step - version[1] if version[0] == newest.epoch else newest.step
-        later = [at for order, at in self._published.items() if order > version]
-        return max(0, lag), now - min(later) if later else 0.0
+        later = bisect_right(self._published, version, key=itemgetter(0))
+        return max(0, lag), now - self._published[later][1] if later < len(self._published) else 0.0
 
     def _actor(self, session: Session, service: Service, now: float) -> dict[str, Any]:
         record = self.record(session.id)
         lag, age = self._age(record.version, service, now)
         return {
-            **session.report,
+            **told(session),
             **_who(session, now),
             "robot": service.pacing.is_robot(session.id),
             "acked": {str(stream): seq for stream, seq in sorted(record.streams.items())[-4:]},
@@ -338,6 +341,12 @@ class Watch:
         """Whether every cursor is positive."""
         bad = [a for a, r in self._actors.items() if any(seq < 0 for seq in r.streams.values())]
         return not bad, f"negative cursors of {bad}" if bad else ""
+
+
+def told(session: Session) -> dict[str, Any]:
+    """What a client's heartbeat has told, as it may be shown: made so when somebody looks, since most are never looked at."""
+    shown: dict[str, Any] = as_shown(session.report)
+    return shown
 
 
 def as_shown(value: Any) -> Any:
@@ -368,7 +377,7 @@ def _not_written(service: Service) -> dict[str, Any]:
         "endpoint": service.not_told,
         "changes": service.live.not_written,
         "snapshot": "" if service.backups is None else service.backups.failure,
-        "metrics": learners[0].report.get("not_logged", "") if learners else "",
+        "metrics": told(learners[0]).get("not_logged", "") if learners else "",
     }
 
 

@@ -27,17 +27,31 @@ class Dialled:
     Attributes:
         socket: to send to and to receive from.
 
+    Args:
+        endpoint: where it dials.
+        network: says whether strangers may be there.
+        secret: its key, if it has one.
+        context: of many connections of this process, which outlives them; none: one of its own.
+
     Raises:
         ConfigError: as :func:`headrace.common.wire.sockets.dealer`.
     """
 
-    def __init__(self, endpoint: str, network: NetworkConfig, secret: Secret | None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        network: NetworkConfig,
+        secret: Secret | None,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         sockets.refuse_strangers(endpoint, network, secret)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._owns = context is None
+        self._context = context or zmq.Context()
         try:
             self.socket, self._told = sockets.watched_dealer(self._context, endpoint, secret, MADE | LOST)
         except BaseException:
-            self._context.destroy(0)
+            if self._owns:
+                self._context.destroy(0)
             raise
         self._port = split_endpoint(endpoint).port or 0
         self._line = self._none = Line()
@@ -68,6 +82,8 @@ class Dialled:
         line = self.line
         sockets.unwatch(self.socket, self._told)
         self.socket.close(-1)
+        if not self._owns:
+            return  # what was sent leaves in the time that the context has
         cut = threading.Timer(linger_s, line.hang_up)
         cut.daemon = True
         cut.start()

@@ -2,6 +2,7 @@
 
 an id is ...   and the newcomer is ...     decision
 free           anybody                     granted: the id's epoch is raised
+free           an actor that returns       granted: the epoch stays, as in a reconnect
 held, lease on the same incarnation        granted: the epoch stays (a reconnect)
 held, lease on another process             refused ``held``, told who holds it, may ask again
 held, expired  another process             granted: the epoch is raised; the old session is fenced
@@ -33,6 +34,10 @@ class Epochs(Protocol):
 
     def raise_epoch(self, who: str, process: bytes) -> int:
         """The next number of ``who``, above all that it ever had; raises :class:`OSError` when that cannot be kept."""
+        ...
+
+    def held(self, who: str, process: bytes) -> int:
+        """The epoch of ``who`` that ``process`` has; 0 where it has none."""
         ...
 
     def holder(self, who: str) -> bytes:
@@ -112,7 +117,7 @@ class Fleet:
             return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)
         same = old is not None and old.incarnation == hello.incarnation
         try:
-            epoch = old.epoch if same and old is not None else self._next_epoch(hello, name, old)
+            epoch = old.epoch if same and old is not None else self._next_epoch(hello, name, old, returns=returns)
         except OSError as error:  # an epoch that is not on disk could be given out again
             self.not_written = describe_os_error(error)
             return Refused("disk", f"the buffer cannot write the session down: {self.not_written}"[:1000], DISK_S)
@@ -125,10 +130,16 @@ class Fleet:
         self._by_peer[peer] = self._by_name[name] = session
         return session, old
 
-    def _next_epoch(self, hello: Hello, name: str, old: Session | None) -> int:
-        """That of a new session; durable where it fences what somebody writes, or who only looks would fill a file."""
+    def _next_epoch(self, hello: Hello, name: str, old: Session | None, *, returns: bool) -> int:
+        """That of a new session; durable where it fences what somebody writes, or who only looks would fill a file.
+
+        An actor that goes on keeps its own, so that nothing is written when all come back to a buffer that was started again.
+        A learner does not: what it publishes then must be newer than what it published to the buffer before.
+        """
         if hello.role not in WRITERS:
             return 1 + (0 if old is None else old.epoch)
+        if returns and hello.role != LEARNER and (held := self._epochs.held(name, hello.incarnation)):
+            return held
         return self._epochs.raise_epoch(name, hello.incarnation)
 
     def find(self, peer: bytes, now: float) -> Session | None:
