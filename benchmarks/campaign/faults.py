@@ -10,6 +10,7 @@ from campaign.client_faults import CLIENT
 from campaign.data_faults import DATA
 from campaign.deciding_faults import DECIDING
 from campaign.drawing_faults import DRAWING
+from campaign.fleet_faults import FLEET
 from campaign.flow_faults import PATHS
 from campaign.hostile_faults import INPUT
 from campaign.judging_faults import JUDGING
@@ -39,6 +40,7 @@ MUTANTS = {
         *DATA,
         *DECIDING,
         *DRAWING,
+        *FLEET,
         *FROM_DATA,
         *INPUT,
         *JUDGING,

@@ -35,10 +35,12 @@ class Child:
         script: file beside this one.
         options: what it is to be, as JSON in its only argument.
         python: its interpreter; ours by default.
+        wait: whether to wait until it is ready; else :meth:`wait_ready` does.
     """
 
-    def __init__(self, script: str, options: Mapping[str, Any], python: Path | None = None) -> None:
+    def __init__(self, script: str, options: Mapping[str, Any], python: Path | None = None, *, wait: bool = True) -> None:
         self._what = f"{script} {options.get('role')}"
+        self.ready: dict[str, Any] = {}
         self.last: dict[str, Any] = {}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
         found = os.environ.get("PYTHONPATH") if python is None else None  # what is ours is nothing for a peer's venv
@@ -52,8 +54,13 @@ class Child:
             start_new_session=True,  # a group of its own, so that nothing that it starts outlives it
         )
         self._in, self._out = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Wait until it says that it is ready, once."""
         try:
-            self.ready = self._read(READY_S)
+            self.ready = self.ready or self._read(READY_S)
         except BaseException:
             self.close()
             raise

@@ -45,22 +45,22 @@ class Seen:
 
     Attributes:
         blocks, rows: acknowledged.
+        heard: sessions of which something was.
         waits: seconds from each offer to its acknowledgement.
         lost: sessions that ended by themselves, each time.
         back: when the last of them had a new one.
         acked: name -> when the first acknowledgement came since its session was lost.
         weights: version -> how many have it, and when the last one got it.
-        told: messages that came.
     """
 
     blocks: int = 0
     rows: int = 0
+    heard: set[str] = field(default_factory=set)
     waits: list[float] = field(default_factory=list)
     lost: int = 0
     back: float = 0.0
     acked: dict[str, float] = field(default_factory=dict)
     weights: dict[int, tuple[int, float]] = field(default_factory=dict)
-    told: int = 0
 
 
 class Player:
@@ -85,7 +85,7 @@ class Player:
         self._connection = Dialled(options["endpoint"], network, None, context)
         self._offered_at = self._offer_at = time.monotonic() + offset_s
         self._waits = self._was_live = self._was_lost = False
-        self._executed = 0
+        self.acknowledged = 0  # rows, of all times
 
     @property
     def fd(self) -> int:
@@ -96,11 +96,6 @@ class Player:
     def live(self) -> bool:
         """Whether it has a session."""
         return self._talk.session.phase is Phase.LIVE
-
-    @property
-    def unacknowledged(self) -> int:
-        """Blocks."""
-        return self._uplink.unacknowledged
 
     def turn(self, seen: Seen) -> float:
         """Do what is to be done; when to come again if nothing happens."""
@@ -132,6 +127,8 @@ class Player:
             self._waits = False
             seen.blocks, seen.rows = seen.blocks + 1, seen.rows + self._block.n_rows
             seen.waits.append(now - self._offered_at)
+            seen.heard.add(self.name)
+            self.acknowledged += self._block.n_rows
             if self._was_lost and self.live:
                 self._was_lost = False
                 seen.acked[self.name] = now
@@ -172,9 +169,9 @@ class Crowd:
         return sum(player.live for player in self._players)
 
     @property
-    def unacknowledged(self) -> int:
-        """Blocks."""
-        return sum(player.unacknowledged for player in self._players)
+    def acknowledged(self) -> int:
+        """Rows, of all times."""
+        return sum(player.acknowledged for player in self._players)
 
     def begin(self) -> Seen:
         """Count anew; what was counted so far."""
@@ -217,17 +214,18 @@ def main(options: Options) -> None:
     def window(seconds: float) -> Options:
         crowd.begin()
         time.sleep(seconds)
-        live, waiting, seen = crowd.live, crowd.unacknowledged, crowd.begin()
+        live, acknowledged, seen = crowd.live, crowd.acknowledged, crowd.begin()
         if crowd.failure is not None:
             raise crowd.failure
         p50, p99 = np.quantile(seen.waits, (0.5, 0.99)).tolist() if seen.waits else (0.0, 0.0)
-        acks = {"blocks": seen.blocks, "ack_p50_s": p50, "ack_p99_s": p99, "waiting": waiting}
+        acks = {"blocks": seen.blocks, "ack_p50_s": p50, "ack_p99_s": p99, "heard": len(seen.heard)}
         lost = {"lost": seen.lost, "back_at": seen.back, "acked": len(seen.acked)}
         lost["acked_at"] = max(seen.acked.values(), default=0.0)
-        return {"rate": seen.rows / seconds, "rows": seen.rows, "live": live, **acks, **lost, "weights": seen.weights}
+        rows = {"rate": seen.rows / seconds, "acknowledged": acknowledged}
+        return {**rows, "live": live, **acks, **lost, "weights": seen.weights}
 
     with suppress(BrokenPipeError):
-        answer_windows(window)
+        answer_windows(window, {"sessions": options["sessions"]})
 
 
 if __name__ == "__main__":

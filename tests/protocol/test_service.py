@@ -7,6 +7,7 @@ import json
 import pytest
 from helpers.serving import SPEC, Buffer, Busy, first
 
+from headrace.buffer import service
 from headrace.buffer.backups import Backups, wait_for
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -24,6 +25,21 @@ def test_the_first_actor_declares_the_spec_and_others_must_agree(buffer):
     assert "spec.obs[0].shape[0]: 3 != 4" in refused.detail
     welcome = first(buffer.learner(), m.Welcome)
     assert TransitionSpec.from_dict(welcome.spec) == SPEC
+
+
+def test_where_many_are_there_allowances_are_told_after_several_pieces_of_work_and_on_a_tick(buffer, monkeypatch):
+    monkeypatch.setattr(service, "SHARED_BY", 1)
+    buffer.actor()
+    buffer.learner()
+    made, shared = buffer.service.pacing.allowances, []
+    monkeypatch.setattr(buffer.service.pacing, "allowances", lambda: shared.append(1) or made())
+    for seq, told in ((1, 0), (2, 1), (3, 1)):
+        buffer.block(b"A", seq, seq)
+        assert len(shared) == told
+    buffer.tick(0.05)
+    assert len(shared) == 2
+    buffer.block(b"A", 4, 4)
+    assert len(shared) == 2  # counted anew since then
 
 
 def test_only_an_actor_with_a_session_inserts(buffer):

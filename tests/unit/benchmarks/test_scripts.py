@@ -26,6 +26,7 @@ from helpers.scripts import load
         "powercut",
         "promises",
         "report",
+        "sessions",
         "slow_link",
         "survival",
         "torn",

@@ -66,6 +66,25 @@ def test_one_stream_more_closes_the_lowest_for_ever():
     assert ledger.check_valid() == (True, "")
 
 
+def test_what_is_written_down_follows_every_change_since_the_time_before():
+    ledger, again = Ledger(3), Ledger(3)
+    steps = [
+        lambda: ledger.open("a", 1),
+        lambda: ledger.advance(0, 1, 5, 5, 5),
+        lambda: ledger.open("b", 4),
+        lambda: ledger.open("a", 2),
+        lambda: ledger.reject(1, 4, 3, 3),
+        lambda: ledger.advance(0, 2, 2, 1, 1),
+        lambda: ledger.set_state(again.get_state()),
+        lambda: ledger.advance(0, 2, 9, 7, 7),
+    ]
+    for step in steps:
+        step()
+        again.decode(ledger.encode())
+        assert [again.streams(name) for name in ("a", "b")] == [ledger.streams(name) for name in ("a", "b")]
+        assert again.counters() == ledger.counters()
+
+
 def test_encoded_state_is_of_one_size_and_comes_back():
     ledger = Ledger(3)
     assert len(ledger.encode()) == Ledger.nbytes(3)
