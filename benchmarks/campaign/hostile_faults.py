@@ -52,8 +52,8 @@ INPUT = (
     Mutant(
         "a-report-that-poses",
         "buffer/status.py",
-        '            **session.report,\n            **_who(session, now),\n            "robot"',
-        '            **_who(session, now),\n            **session.report,\n            "robot"',
+        '            **told(session),\n            **_who(session, now),\n            "robot"',
+        '            **_who(session, now),\n            **told(session),\n            "robot"',
         HOSTILE,
     ),
     Mutant(
