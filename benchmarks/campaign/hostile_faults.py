@@ -59,8 +59,8 @@ INPUT = (
     Mutant(
         "a-report-that-writes-to-terminals",
         "buffer/status.py",
-        "session.report = as_shown(pulse.report)",
-        "session.report = pulse.report",
+        "shown: dict[str, Any] = as_shown(session.report)",
+        "shown: dict[str, Any] = session.report",
         HOSTILE,
     ),
     Mutant(
