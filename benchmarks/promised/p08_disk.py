@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import psutil
 from campaign.job import training, undone
 from campaign.process import Unable
 from campaign.promise import Outcome, Part, Promise, Trial, at_most, never, told
+from helpers.lane_rows import Lane, lane_spec
 from helpers.roles import Roles, roles, scripted
 
 from headrace.buffer import SACReplayPool
@@ -191,10 +192,9 @@ def calls(trial: Trial) -> Outcome:
             buffer.wait(10)
         run.buffer()
         last = run.wait(lambda s: s["env_steps"] >= STEPS, 60, watch=("buffer",))
-        now = {(a["id"], stream): seq for a in last["actors"] for stream, seq in a["acked"].items()}
-        lost = last["counters"]["lost_before"] + sum(now.get(key, 0) < seq for key, seq in acked.items())
         run.stop()
-    return Outcome({"lost": lost, "wrong": judged(run.run / "pool"), "ended": ended}, problems)
+    missing, wrong = judged(run.run / "pool", acked)
+    return Outcome({"lost": last["counters"]["lost_before"] + missing, "wrong": wrong, "ended": ended}, problems)
 
 
 def watched(run: Roles, buffer: subprocess.Popen[bytes]) -> dict[tuple[str, str], int]:
@@ -214,15 +214,37 @@ def watched(run: Roles, buffer: subprocess.Popen[bytes]) -> dict[tuple[str, str]
     return acked
 
 
-def judged(path: Path) -> int:
-    """Rows that are not once, in order and whole in the pool, of an actor that had one stream in each life of it."""
+def judged(path: Path, acked: Mapping[tuple[str, str], int]) -> tuple[int, int]:
+    """Streams of which the pool lacks what was acknowledged, and faults of the pool.
+
+    The latter are rows that are not there once, in order and whole, of an actor that had one stream in each life of it.
+    """
     with SACReplayPool(3000, path=path) as pool:
         valid, _ = pool.check_valid()
         found: dict[tuple[str, int], list[int]] = {}
         for row in pool.dump():
             found.setdefault((row["actor"], row["stream"]), []).append(row["seq"])
         wrong = sum(seqs != list(range(1, len(seqs) + 1)) for seqs in found.values())
-        return wrong + (not valid) + (sum(map(len, found.values())) != pool.env_steps)
+        missing = sum(found.get((actor, int(stream)), [0])[-1] < seq for (actor, stream), seq in acked.items())
+        return missing, wrong + (not valid) + (sum(map(len, found.values())) != pool.env_steps)
+
+
+def control(place: Path) -> dict[str, bool]:
+    """Whether rows are missed that were acknowledged and are not there, or found that are there twice."""
+    spec, path = lane_spec(), place / "pool"
+    with SACReplayPool(3000, path=path, spec=spec) as pool:
+        lane = Lane(spec, 0)
+        pool.insert(lane.block(5), "actor-0", 1, 1)
+        pool.insert(lane.block(2), "actor-0", 2, 1)
+    told_apart = {"nothing": (judged(path, {("actor-0", "1"): 5, ("actor-0", "2"): 2}), (0, 0))}
+    told_apart["a row"] = judged(path, {("actor-0", "1"): 5, ("actor-0", "2"): 3}), (1, 0)
+    told_apart["a stream"] = judged(path, {("actor-0", "3"): 1}), (1, 0)
+    told_apart["an actor"] = judged(path, {("actor-1", "1"): 1}), (1, 0)
+    with SACReplayPool(3000, path=path) as pool:
+        pool.reject("actor-0", 1, 6, 3)
+        pool.insert(lane.block(1), "actor-0", 1, 9)
+    told_apart["a gap"] = judged(path, {}), (0, 1)
+    return {what: found == right for what, (found, right) in told_apart.items()}
 
 
 PROMISE = Promise(
@@ -241,6 +263,13 @@ PROMISE = Promise(
             ),
             quick=4,
         ),
-        Part("calls", len(CALLS) * len(LEVELS), calls, (*never("lost", "wrong"), *told("ended", over="sum")), quick=5),
+        Part(
+            "calls",
+            len(CALLS) * len(LEVELS),
+            calls,
+            (*never("lost", "wrong"), *told("ended", over="sum")),
+            quick=5,
+            control=control,
+        ),
     ),
 )
