@@ -100,8 +100,8 @@ INPUT = (
     Mutant(
         "policies-of-any-values",
         "common/weights.py",
-        '            check_plain(head["policy"], MAX_POLICY_ELEMENTS)\n',
-        "",
+        '        check_plain(head["policy"], MAX_POLICY_ELEMENTS)\n',
+        "        pass\n",
         LYING,
     ),
     Mutant("numbers-that-overflow", "common/weights.py", "ValueError, ArithmeticError, msgpack", "ValueError, msgpack", LYING),
