@@ -5,9 +5,9 @@
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
 
 What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings
-and curve, headrace beside its peers, a whole job under faults, survival, kills under load, power cuts, mutated messages, the
-speed of pool and learner, what keys cost, and planted faults. A gate without records says "not run yet". Records that no
-section knows are listed with their newest line.
+and curve, headrace beside its peers, a robot that learns, a whole job under faults, survival, kills under load, power cuts,
+mutated messages, the speed of pool and learner, what keys cost, and planted faults. A gate without records says "not run yet".
+Records that no section knows are listed with their newest line.
 
 How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
 """
@@ -18,7 +18,7 @@ import argparse
 import json
 import sys
 
-from campaign import records, tables
+from campaign import records, robot_table, tables
 from campaign.drawing import draw_curves
 from campaign.promise_tables import promise_section, tallies
 from campaign.registry import GATES, PICTURES
@@ -27,7 +27,7 @@ from promised import promises
 PAGE = "README.md"
 KNOWN = (
     *("gates.jsonl", "peers.jsonl", "survival.jsonl", "pool.jsonl", "kills.jsonl", "mutants.jsonl", "powercuts.jsonl"),
-    *("learner.jsonl", "fuzz.jsonl", "curve.jsonl", "chaos.jsonl"),
+    *("learner.jsonl", "fuzz.jsonl", "curve.jsonl", "chaos.jsonl", robot_table.FILE),
 )
 
 
@@ -37,14 +37,16 @@ def main() -> int:
     args = parser.parse_args()
     found = {path.name: records.read(path) for path in sorted(records.RESULTS.glob("*.jsonl"))}
     gates, peers, survival, pool, kills, mutants, powercuts, *rest = (found.get(name, []) for name in KNOWN)
-    learner, fuzz, curve, chaos = rest
+    learner, fuzz, curve, chaos, robot = rest
     pictures = {} if args.check else {name: draw(name, gates) for name in PICTURES}
     drawn = [name for name in PICTURES if (pictures[name] if pictures else (records.RESULTS / f"{name}.png").exists())]
+    if robot_drawn(robot, check=args.check):
+        drawn.append(robot_table.PICTURE)
     known = promises()
     shown = {*KNOWN, *(row.file for promise in known.values() for row in promise.parts)}
     others = {name: lines for name, lines in found.items() if name not in shown}
     promised = promise_section(known, found)
-    measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos)
+    measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos, robot)
     text = tables.page(gates, peers, survival, others, drawn, *measured)
     page = records.RESULTS / PAGE
     if args.check:
@@ -54,10 +56,16 @@ def main() -> int:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     print(page.relative_to(records.ROOT))
-    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos)
+    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot)
     kept = {name: tally.state for name, tally in tallies(known, found).items()}
     print(json.dumps({**{line.name: line.state for line in lines}, **kept}))
     return 0
+
+
+def robot_drawn(lines: list[records.Record], *, check: bool) -> bool:
+    """Whether there is a picture of the robot's runs, which is drawn unless this only checks."""
+    picture = records.RESULTS / robot_table.PICTURE
+    return picture.exists() if check else robot_table.draw_robot(lines, picture)
 
 
 def draw(name: str, lines: list[records.Record]) -> bool:

@@ -22,6 +22,7 @@ from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
 from campaign.numbered import FAULTS
 from campaign.records import Record, latest
 from campaign.registry import PICTURES
+from campaign.robot_table import PICTURE, robot_line, robot_section
 from campaign.speeds import speed_line, speed_section
 from campaign.strikes import BARS, KINDS, of_kind
 from campaign.strikes import TRIALS as KILLS
@@ -46,15 +47,16 @@ def page(
     fuzz: Records = (),
     curve: Records = (),
     chaos: Records = (),
+    robot: Records = (),
 ) -> str:
     """The whole page in Markdown."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
-        " the top of the script that measures it: `gates.py`, `peers.py`, `chaos.py`, `survival.py`,"
+        " the top of the script that measures it: `gates.py`, `peers.py`, `robot_learning.py`, `chaos.py`, `survival.py`,"
         " `promises.py`, `kills.py`, `powercut.py`, `fuzz.py`, `pool.py`, `learner.py`, `curve.py` and `mutants.py` in"
         " `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos),
+        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot),
         "## Promises",
         "What is promised, and the trials that try to break it; the commands are scripts of `benchmarks/`. A bound says how"
         " often a trial may fail at most, with 95 % confidence, after what was seen: 1 - 0.05^(1/N) after 0 of N.",
@@ -65,6 +67,8 @@ def page(
         "Interleaved pairs on one machine at equal settings, from process start, evaluations excluded.",
         *_threads(peers),
         *(part for m in MEASURES.values() for part in _measure(m, peers)),
+        "## A robot that learns on two hosts",
+        *robot_section(robot, drawn=PICTURE in drawn),
         "## A whole job under all faults at once",
         *chaos_section(chaos),
         "## Survival of SIGKILL",
@@ -100,11 +104,12 @@ def summary(
     fuzz: Records = (),
     curve: Records = (),
     chaos: Records = (),
+    robot: Records = (),
 ) -> list[Line]:
     """Every verdict."""
     lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
-    lines += [chaos_line(chaos), *(_survival_line(role, survival) for role in ROLES)]
+    lines += [robot_line(robot), chaos_line(chaos), *(_survival_line(role, survival) for role in ROLES)]
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,15 @@ class RobotLog:
         self.refused = len(lines) - len(self.lines)
 
     @classmethod
-    def read(cls, path: Path) -> RobotLog:
-        """The log in a file, which may still be written to; a line that is not whole yet is left out."""
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        return cls([json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")])
+    def read(cls, path: Path, last_bytes: int | None = None) -> RobotLog:
+        """The log in a file, or its end, which may still be written to; a line that is not whole is left out."""
+        if not path.exists():
+            return cls([])
+        with path.open("rb") as file:
+            begin = 0 if last_bytes is None else max(0, file.seek(0, os.SEEK_END) - last_bytes)
+            file.seek(begin)
+            lines = file.read().splitlines(keepends=True)[begin > 0 :]
+        return cls([json.loads(line) for line in lines if line.endswith(b"\n")])
 
     def count(self, kind: str) -> int:
         """Commands of a kind, or ``stop`` or ``reset``."""
@@ -60,19 +66,20 @@ class RobotLog:
         p50, p99 = np.percentile(np.array(times or [0.0]) * 1e3, [50, 99]).round(3).tolist()
         return p50, p99
 
-    def safe_s(self, fault: float, until: float, allowed_s: float = 0.0) -> float | None:
+    def safe_s(self, fault: float, until: float, allowed_s: float = 0.0, whom: Sequence[str] = WANTED) -> float | None:
         """How long after a fault the arm was safe for good: it held or had stopped, and followed nobody until ``until``.
 
         Args:
             fault: when it came.
             until: end of what is looked at.
             allowed_s: age that is declared as tolerable, which is taken off.
+            whom: whose commands it must not follow; a human who is there may drive it whatever has failed.
 
         Returns:
-            Seconds, 0 at least; none when the arm followed policy or human to the end, or nothing is written of it.
+            Seconds, 0 at least; none when the arm followed them to the end, or nothing is written of it.
         """
         seen = [line for line in self.lines if line["what"] != "reset" and line["at"] <= until]
-        wanted = [i for i, line in enumerate(seen) if line.get("kind") in WANTED]
+        wanted = [i for i, line in enumerate(seen) if line.get("kind") in whom]
         safe = seen[wanted[-1] + 1 :] if wanted else seen
         if not safe:
             return None
