@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from campaign.process import ProcessFailed, Unable
+from headrace.launch.children import thread_variables
 from headrace.launch.leash import leash
 
 INSIDE = "HEADRACE_TWO_HOSTS"
@@ -30,7 +31,8 @@ def move_in() -> None:
     missing = [tool for tool in ("unshare", "nsenter", "ip") if shutil.which(tool) is None]
     if os.geteuid() != 0 or missing:
         raise Unable(f"network namespaces need root and {', '.join(missing) or 'nothing else'}")
-    os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
+    environment = {**os.environ, **thread_variables(1), INSIDE: "1"}  # a robot's numpy would wait for its own threads
+    os.execvpe("unshare", ["unshare", "--net", sys.executable, *sys.argv], environment)
 
 
 class TwoHosts:
