@@ -304,8 +304,8 @@ class Control:
             return
         assert done is not None, "a running period carries out a command or ends the episode"
         done = replace(done, health=done.health | health_of(seen.judged))
-        if seen.judged and self._verdict == "failure":
-            seen = replace(seen, reward=0.0)  # people take the classifier's back
+        if seen.judged is not None and self._verdict:
+            seen = replace(seen, reward=float(self._verdict == "success"))  # people have the last word, not the classifier
         action, source = done.action, done.source
         if seen.executed is not None:
             action, source = seen.executed, SOURCE_HUMAN

@@ -23,7 +23,7 @@ from headrace.actor.people import People
 from headrace.actor.policy import MakePolicy, RandomPolicy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.actor.recorder import Ended, Obs, Recorder
-from headrace.actor.rewarding import rewarded
+from headrace.actor.rewarding import RewardedLanes, rewarded
 from headrace.actor.success import find_classifier
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
@@ -31,7 +31,7 @@ from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DeadlineExceeded, OutboxFull
 from headrace.common.label import VERDICTS, Kind, Label
 from headrace.common.seeds import derive_seed
-from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
+from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN, TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
 from headrace.common.wire.link import Link
 from headrace.common.wire.messages import Change, EpisodeEnd
@@ -245,9 +245,16 @@ class ActorLoop:
                 self._verdicts.append((episode, word))
                 continue
             self._hand_over(self._recorder.assemblers[0], 1)
-            self._say(self._episodes.label(episode, *VERDICTS[word]))
-            if word == "failure" and self._settings.env.success.file and not self._settings.env.reward:
-                self._say(self._episodes.take_back(episode, self._spec.window))  # what the classifier has given
+            kind, outcome = VERDICTS[word]
+            self._say(self._episodes.label(episode, kind, outcome))
+            if kind is Kind.OUTCOME and (worth := self._worth(episode, outcome)) is not None:
+                self._say(self._episodes.amend(episode, worth, self._spec.window))
+
+    def _worth(self, episode: int, outcome: int) -> float | None:
+        """What the last step of the first lane's ``episode`` is worth by what people say; none where env or driver say it."""
+        if isinstance(self._lanes, RewardedLanes):
+            return self._lanes.worth(0, episode, outcome)
+        return float(outcome == OUTCOME_SUCCESS) if self._settings.env.success.file else None
 
     def _say(self, label: Label | None) -> None:
         if label is not None and self._uplink.label(label):

@@ -7,13 +7,13 @@ for data sets that are imported by hand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from headrace.actor.config import EnvConfig
-from headrace.actor.envs import LaneObs, Lanes, LaneStep
+from headrace.actor.envs import HoldingLanes, LaneObs, Lanes, LaneStep
 from headrace.common.errors import EnvError
 from headrace.common.naming import resolve
 from headrace.common.specs import OUTCOME_SUCCESS, OUTCOME_UNKNOWN
@@ -68,6 +68,16 @@ def reward_of(
     return given
 
 
+@dataclass(frozen=True)
+class _Last:
+    """The last step of an ended episode."""
+
+    episode: int
+    obs: Mapping[str, Array]
+    action: Array
+    next_obs: Mapping[str, Array]
+
+
 class RewardedLanes:
     """Lanes whose rewards are those of a function, whatever the environment or the robot says.
 
@@ -80,11 +90,13 @@ class RewardedLanes:
         self._lanes, self._reward = lanes, reward
         self.spec, self.count, self.restarts = lanes.spec, lanes.count, lanes.restarts
         self._obs: Mapping[str, Array] = {}
+        self._episode: Array = np.full(lanes.count, -1, np.int64)
+        self._ended: dict[int, _Last] = {}  # by lane
 
     def reset(self) -> LaneObs:
         """Begin the next episode in every lane."""
         first = self._lanes.reset()
-        self._obs = first.obs
+        self._obs, self._episode = first.obs, first.episode
         return first
 
     def step(self, actions: Array) -> LaneStep:
@@ -93,12 +105,29 @@ class RewardedLanes:
         Raises:
             EnvError: as the lanes, or the function is at fault.
         """
-        step, before = self._lanes.step(actions), self._obs
-        self._obs, self.restarts = step.obs, self._lanes.restarts
+        return self._worth_of(self._lanes.step(actions), actions)
+
+    def worth(self, lane: int, episode: int, outcome: int) -> float | None:
+        """What the last step of an episode is worth, had it ended in ``outcome``; none but for the lane's last one.
+
+        Raises:
+            EnvError: the function is at fault.
+        """
+        last = self._ended.get(lane)
+        if last is None or last.episode != episode:
+            return None
+        return reward_of(self._reward, last.obs, last.action, last.next_obs, outcome)
+
+    def _worth_of(self, step: LaneStep, actions: Array) -> LaneStep:
+        before, episode = self._obs, self._episode
+        self._obs, self._episode, self.restarts = step.obs, step.episode, self._lanes.restarts
         executed, rewards = actions if step.executed is None else step.executed, np.zeros(self.count, np.float32)
         for lane in np.flatnonzero(step.live & ~step.crashed):
             seen, after = ({key: value[lane] for key, value in obs.items()} for obs in (before, step.next_obs))
             rewards[lane] = reward_of(self._reward, seen, executed[lane], after, int(step.success[lane]))
+            if step.terminated[lane] or step.truncated[lane]:
+                kept = ({key: np.array(value) for key, value in obs.items()} for obs in (seen, after))
+                self._ended[int(lane)] = _Last(int(episode[lane]), next(kept), np.array(executed[lane]), next(kept))
         return replace(step, rewards=rewards)
 
     def close(self) -> None:
@@ -118,6 +147,28 @@ class RewardedLanes:
         return self._lanes.check_valid()
 
 
+class RewardedRobot(RewardedLanes):
+    """The same over lanes in real time.
+
+    Args:
+        lanes: what is played.
+        reward: of each executed step.
+    """
+
+    def __init__(self, lanes: HoldingLanes, reward: Reward) -> None:
+        super().__init__(lanes, reward)
+        self._holding = lanes
+
+    @property
+    def running(self) -> bool:
+        """As the lanes."""
+        return self._holding.running
+
+    def hold(self) -> LaneStep:
+        """As the lanes."""
+        return self._worth_of(self._holding.hold(), np.zeros((self.count, self.spec.action.dim), np.float32))
+
+
 def rewarded(lanes: Lanes, env: EnvConfig) -> Lanes:
     """The lanes of ``env`` with the rewards that it names; as they are where it names none.
 
@@ -125,4 +176,6 @@ def rewarded(lanes: Lanes, env: EnvConfig) -> Lanes:
         ConfigError: the function cannot be imported.
     """
     reward = find_reward(env.reward)
-    return lanes if reward is None else RewardedLanes(lanes, reward)
+    if reward is None:
+        return lanes
+    return RewardedRobot(lanes, reward) if isinstance(lanes, HoldingLanes) else RewardedLanes(lanes, reward)

@@ -15,6 +15,7 @@ from headrace.actor.rating import find_rate
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock
+from headrace.common.errors import SpecError
 from headrace.common.label import Kind
 from headrace.common.specs import OUTCOME_UNKNOWN, TransitionSpec
 from headrace.common.wire.messages import EpisodeEnd
@@ -22,9 +23,21 @@ from headrace.common.wire.messages import EpisodeEnd
 
 @dataclass(frozen=True)
 class Verdict:
-    """What somebody says about the newest episode: its ``outcome``, or, without one, that it is to be discarded."""
+    """What somebody says about the newest episode: its ``outcome``, or, without one, that it is to be discarded.
+
+    Attributes:
+        reward: what its last step earns in place of what was recorded; none: that stays.
+
+    Raises:
+        SpecError: the reward is no finite float32.
+    """
 
     outcome: int = OUTCOME_UNKNOWN
+    reward: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.reward is not None and not abs(self.reward) <= float(np.finfo(np.float32).max):  # also what is no number
+            raise SpecError(f"reward: {self.reward}, expected a finite number, or none")
 
 
 class Scribe:
@@ -41,6 +54,7 @@ class Scribe:
     """
 
     def __init__(self, spec: TransitionSpec, handover: Handover, uplink: Uplink, config: ActorConfig, clock: Clock) -> None:
+        self._spec = spec
         self._assembler = Assembler(spec, rate=find_rate(config.priorities))
         self._handover, self._uplink, self._config, self._clock = handover, uplink, config, clock
         self._held: Block | None = None
@@ -148,6 +162,8 @@ class Scribe:
             kind = Kind.DISCARD if verdict.outcome == OUTCOME_UNKNOWN else Kind.OUTCOME
             label = self._episodes.label(episode, kind, verdict.outcome)
             told |= label is not None and self._uplink.label(label)
+            if verdict.reward is not None and (label := self._episodes.amend(episode, verdict.reward, self._spec.window)):
+                told |= self._uplink.label(label)
         return told
 
     def _hand_over(self, least: int) -> bool:

@@ -227,13 +227,13 @@ class Session:
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
-    def success(self) -> None:
-        """The running episode, or the one that ended last if no step followed, is a success; the last word counts."""
-        self._say(Verdict(OUTCOME_SUCCESS))
+    def success(self, reward: float | None = None) -> None:
+        """The running episode, or the last one if no step followed, is a success, and its last step earns ``reward`` if any."""
+        self._say(Verdict(OUTCOME_SUCCESS, reward))
 
-    def failure(self) -> None:
-        """That episode is a failure."""
-        self._say(Verdict(OUTCOME_FAILURE))
+    def failure(self, reward: float | None = None) -> None:
+        """That episode is a failure; the last word counts."""
+        self._say(Verdict(OUTCOME_FAILURE, reward))
 
     def discard(self) -> None:
         """That episode is never to be sampled."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.envs import LaneObs, Lanes, LaneStep
+from headrace.actor.rewarding import RewardedLanes
 from headrace.buffer import about, generations
 from headrace.buffer.about import About
 from headrace.buffer.pool import SACReplayPool
@@ -174,6 +175,7 @@ class Recording:
         self._shelf, self._episodes, self._keep, self._tell = shelf, episodes, keep, tell
         self._take: Take | None = None  # runs
         self._ended: Take | None = None  # and nobody has decided on it yet
+        self._worth: Callable[[int, int, int], float | None] | None = None
         self.done = Recorded()
 
     def run(self, lanes: Lanes, act: Act, hear: Callable[[], list[str]] = list, stopped: Callable[[], bool] = bool) -> None:
@@ -189,6 +191,7 @@ class Recording:
             EnvError: of ten times as many episodes too few could be kept.
         """
         first = lanes.reset()
+        self._worth = lanes.worth if isinstance(lanes, RewardedLanes) else None
         self._take = _begin(first)
         step: LaneStep | None = None
         while not self._enough and not stopped():
@@ -213,6 +216,8 @@ class Recording:
                 self._settle()
             take.add(step, action)
             if any(take.ends):
+                if take.said:  # while it ran
+                    self._value(take)
                 self._ended, take = take, None
         self._take = _begin(step) if take is None or take.number != int(step.episode[0]) else take
 
@@ -222,6 +227,14 @@ class Recording:
         take = self._take if running else self._ended
         if take is not None:
             take.said = word
+        if take is not None and take is self._ended:
+            self._value(take)
+
+    def _value(self, take: Take) -> None:
+        """What people say of an ended episode is worth what it would have been at its end, where a function gives rewards."""
+        worth = self._worth(0, take.number, take.judged) if self._worth is not None else None
+        if worth is not None:
+            take.rewards[-1] = worth
 
     def _settle(self) -> None:
         """Decide on the ended episode."""

@@ -41,7 +41,7 @@ def curve_of(episodes: Sequence[Sequence[int]]) -> list[list[float]]:
 
 
 def conserved(
-    rows: Iterable[Mapping[str, Any]], acked: Mapping[int, int], log: RobotLog, kills: Sequence[float] = ()
+    rows: Iterable[Mapping[str, Any]], acked: Mapping[int, int], log: RobotLog, left_at: Sequence[float] = ()
 ) -> dict[str, int]:
     """What became of every executed step.
 
@@ -49,12 +49,12 @@ def conserved(
         rows: of the pool, in their order.
         acked: stream -> last number that was acknowledged.
         log: of the arm.
-        kills: when the actor was killed (monotonic s), and with it what it had not handed over.
+        left_at: when an actor was killed or left (monotonic s), and with it what it had not handed over.
 
     Returns:
         ``lost``: acknowledged and not there; ``duplicated``; ``out_of_order``; ``missing``: steps that the arm carried out to
         their end, of episodes that ended by themselves, and that have no row; ``cut_episodes``: those that did not end so, or
-        just before a kill.
+        while an actor left, as the last one.
     """
     numbers: dict[int, list[int]] = defaultdict(list)
     per_episode: Counter[int] = Counter()
@@ -63,8 +63,9 @@ def conserved(
         per_episode[int(row["episode"])] += 1
     lost = sum(last - sum(seq <= last for seq in set(numbers[stream])) for stream, last in acked.items())
     missing = cut = 0
-    for episode, (steps, ended) in _carried_out(log).items():
-        whole = ended > 0 and not any(0 <= kill - ended < HANDED_OVER_S for kill in kills)
+    done = _carried_out(log)
+    for episode, (steps, ended) in done.items():
+        whole = ended > 0 and episode != next(reversed(done)) and not any(abs(at - ended) < HANDED_OVER_S for at in left_at)
         cut += not whole
         missing += max(0, steps - per_episode[episode]) if whole else 0
     return {

@@ -42,6 +42,7 @@ class RobotJob:
         record: where the arm writes down what it is told.
         run: the run directory on this host.
         left: exit codes of roles that have ended in order.
+        left_at: when the actor was killed, or asked to leave before the run's end (monotonic s).
     """
 
     def __init__(self, hosts: TwoHosts, place: Path, config: Mapping[str, Any]) -> None:
@@ -63,6 +64,7 @@ class RobotJob:
         self._children: dict[str, Child] = {}
         self._observer = Observer(f"tcp://{HERE}:{PORT}", NetworkConfig(keys=str(keys)))
         self.left: dict[str, int] = {}
+        self.left_at: list[float] = []
         self._write("gpu", self._config)
         self.guard({})
 
@@ -124,6 +126,8 @@ class RobotJob:
 
     def hurt(self, role: str, how: str) -> float:
         """Kill, stop or cut off a role; when."""
+        if (role, how) == ("actor", "kill"):
+            self.left_at.append(time.monotonic())
         if how != "partition":
             self._children[role].signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
         elif role == "learner":
@@ -146,6 +150,8 @@ class RobotJob:
 
     def restart(self, role: str) -> None:
         """End a role in order and start it again."""
+        if role == "actor":
+            self.left_at.append(time.monotonic())
         self._children[role].terminate()
         wait_all([self._children[role]], END_S)
         self.left.pop(role, None)

@@ -108,10 +108,10 @@ def _learn(
     p50, p99 = log.period_ms
     figures = {
         **{"stale_commands": log.stale_commands, "crossed_resets": log.crossed_resets},
-        **conserved(rows, watch.acked, log, [w.at for w in course.wounds if (w.role, w.how) == ("actor", "kill")]),
+        **conserved(rows, watch.acked, log, job.left_at),
         **{"period_ms_p50": p50, "period_ms_p99": p99, "jitter_ms_p99": watch.station.get("jitter_ms_p99")},
         **{"overruns": watch.station.get("overruns"), "refused_late": log.refused},
-        **{name: log.count(name) for name in ("policy", "human", "hold", "stop", "reset")},
+        "told": {name: log.count(name) for name in ("policy", "human", "hold", "stop", "reset")},
         **{**made, "rows": len(rows)},
         "updates_s": watch.updates_s,
         "human_share": round(sum(e[1] for e in episodes) / max(1, sum(e[0] for e in episodes)), 4),

@@ -460,11 +460,20 @@ def test_a_robot_that_is_paused_holds_and_begins_nothing_until_the_run_goes_on()
     assert scene.control.phase is Phase.DISARMED  # a run that goes on arms nobody
 
 
-@pytest.mark.parametrize(("words", "outcome", "reward"), [((), OUTCOME_SUCCESS, 1.0), (("failure",), OUTCOME_FAILURE, 0.0)])
-def test_what_a_classifier_says_is_kept_beside_what_people_say_who_take_its_reward_back(words, outcome, reward):
+@pytest.mark.parametrize(
+    ("words", "held", "outcome", "reward"),
+    [
+        ((), True, OUTCOME_SUCCESS, 1.0),
+        (("failure",), True, OUTCOME_FAILURE, 0.0),
+        (("success",), False, OUTCOME_SUCCESS, 1.0),
+        (("failure",), False, OUTCOME_FAILURE, 0.0),
+    ],
+)
+def test_what_a_classifier_says_is_kept_beside_what_people_say_who_pay_its_reward_or_take_it_back(words, held, outcome, reward):
     scene = Scene().running()
     scene.period(want(0, 0.5)).period(want(1, 0.75), judged=False, words=words)
-    scene.period(judged=True, terminated=True, reward=1.0, outcome=OUTCOME_SUCCESS)
+    said = OUTCOME_SUCCESS if held else OUTCOME_FAILURE
+    scene.period(judged=held, terminated=held, reward=float(held), outcome=said)
     first, last = (s for s in scene.seen if isinstance(s, Stepped))
-    assert (first.health, last.health) == (HEALTH_JUDGED, HEALTH_JUDGED | HEALTH_SUCCESS)
+    assert (first.health, last.health) == (HEALTH_JUDGED, HEALTH_JUDGED | HEALTH_SUCCESS * held)
     assert (last.terminated, last.outcome, last.reward) == (True, outcome, reward)

@@ -7,13 +7,11 @@ from helpers.judged import EYE, SPEC, bright, picture
 from headrace.actor.assembler import Assembler
 from headrace.actor.config import EnvConfig, SuccessConfig, WindowConfig
 from headrace.actor.envs import check_env, make_lanes, make_spec
-from headrace.actor.episodes import Episodes
 from headrace.actor.judged_robot import JudgedRobot
 from headrace.actor.robot import Command, Observation, RobotState
 from headrace.actor.robots import check_robot, make_robot
 from headrace.actor.success import Held, Judge, SuccessClassifier
 from headrace.common.errors import ConfigError, EnvError
-from headrace.common.label import MAX_REWARD_BYTES
 from headrace.common.specs import HEALTH_JUDGED, HEALTH_SUCCESS, OUTCOME_FAILURE, OUTCOME_SUCCESS, ActionSpec
 from headrace.common.weights import Version
 
@@ -160,17 +158,6 @@ def test_a_row_of_a_chunk_has_the_health_of_all_its_steps():
         decided = np.zeros((3, 1), np.float32) if t % 3 == 0 else None
         assembler.step(np.zeros(1), 0.0, t == 4, False, seen, version=version, decided=decided, health=health)
     assert assembler.take(9).rows["health"].tolist() == [SAID | 1, HEALTH_JUDGED | 4]
-
-
-def test_what_is_taken_back_is_the_last_that_one_label_may_name():
-    known = Episodes()
-    rows = np.zeros(100_000, [("episode", "<u8")])
-    known.sent(rows, 1)
-    label = known.take_back(0, 2)
-    assert (label.last, label.rewards.shape, label.episode) == (100_000, (label.n_rows, 2), 0)
-    assert label.rewards.nbytes == MAX_REWARD_BYTES
-    assert not label.rewards.any()
-    assert known.take_back(7, 2) is None
 
 
 def test_what_cannot_be_is_refused_before_anything_is_made(env, tmp_path):

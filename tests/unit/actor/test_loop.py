@@ -1,6 +1,7 @@
 """The actor's loop beside a real uplink and pool, without a socket: what it says about episodes."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,9 @@ from headrace.common.specs import HEALTH_JUDGED, HEALTH_SUCCESS, OUTCOME_FAILURE
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, parse_block, parse_label
 from headrace.common.wire.network import NetworkConfig
+
+SCRIPTED = EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [5, 3], "success": True})
+ON_SUCCESS = "headrace.actor.rewarding:on_success"
 
 
 class DirectLink:
@@ -57,7 +61,7 @@ def centred(spec):
 
 
 def act(steps, calls=(), lanes=2, most=0, epsilon=None, env=None, **window):
-    env = env or EnvConfig("headrace.launch.chaos.scripted:make", kwargs={"lengths": [5, 3], "success": True}, lanes=lanes)
+    env = env or replace(SCRIPTED, lanes=lanes)
     settings = ActorSettings(
         "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
     )
@@ -151,6 +155,21 @@ def test_people_take_back_what_a_classifier_gave_and_both_labels_are_kept(tmp_pa
     assert [set(e["outcome"]) for e in (first, third)] == [{OUTCOME_FAILURE}, {OUTCOME_SUCCESS}]
     assert (first["rewards"].sum(), third["rewards"].max()) == (0, 1)
     assert [e["health"][-1] for e in (first, third)] == [HEALTH_JUDGED | HEALTH_SUCCESS] * 2
+
+
+@pytest.mark.parametrize("window", [{}, {"n_step": 3}, {"chunk": 4}])
+def test_what_people_say_late_is_worth_what_it_would_have_been_at_the_end(window):
+    changed = set()
+    for at in range(20, 28):  # everywhere in an episode, and between two; episodes fail and succeed in turn
+        word = "success" if at % 2 else "failure"
+        pool = act(60, calls=[(at, say(word))], lanes=1, env=replace(SCRIPTED, reward=ON_SUCCESS), **window)
+        rows = pool.gather(np.arange(pool.tail, pool.head)).rows
+        expected = np.zeros_like(rows["rewards"])
+        won = (rows["outcome"] == OUTCOME_SUCCESS) & ((rows["terminated"] | rows["truncated"]) != 0)
+        expected[won, rows["steps"][won] - 1] = 1
+        assert (rows["rewards"] == expected).all(), at
+        changed |= {(word, e) for e, n in zip(rows["episode"], rows["outcome"], strict=True) if n and n != 2 - e % 2}
+    assert {word for word, _ in changed} == {"success", "failure"}
 
 
 def test_somebody_who_says_quit_has_the_actor_leave_in_order_with_all_handed_over():

@@ -6,12 +6,12 @@ from helpers.demo_files import write_minari
 from helpers.demo_import import fails, rows_of, run
 
 from headrace.actor.config import EnvConfig, WindowConfig
-from headrace.actor.envs import LaneObs, LaneStep, make_lanes
+from headrace.actor.envs import HoldingLanes, LaneObs, LaneStep, make_lanes
 from headrace.actor.evaluate import evaluate
 from headrace.actor.policy import RandomPolicy
-from headrace.actor.rewarding import RewardedLanes, find_reward, on_success, reward_of
+from headrace.actor.rewarding import RewardedLanes, find_reward, on_success, reward_of, rewarded
 from headrace.common.errors import ConfigError, EnvError
-from headrace.common.specs import OUTCOME_SUCCESS
+from headrace.common.specs import OUTCOME_SUCCESS, ActionSpec, ObsSpec, TransitionSpec
 
 
 def told(obs, action, next_obs, outcome):
@@ -57,6 +57,36 @@ def test_live_steps_are_worth_what_the_function_says_of_what_was_executed():
     assert second == [100 + 20 + 0.5, 0]  # nothing was executed in lane 1
     assert third == [200 + 30 + 0.5, 200 + 30 + 0.5]
     assert lanes.restarts == 3
+
+
+def test_the_last_step_is_worth_what_the_function_says_of_it_with_another_outcome():
+    lanes = RewardedLanes(Lanes(), told)
+    lanes.reset()
+    assert lanes.worth(1, 1, 2) is None
+    for _ in range(3):  # lane 1 ends with the first
+        lanes.step(np.array([[0.25], [0.75]], np.float32))
+    assert [lanes.worth(1, 1, outcome) for outcome in (0, 1, 2)] == [10.75, 10010.75, 20010.75]
+    assert lanes.worth(1, 2, 0) is None
+    assert lanes.worth(0, 0, 0) is None
+
+
+def test_lanes_in_real_time_stay_so():
+    class Robot(Lanes):
+        running, spec = True, TransitionSpec((ObsSpec("obs", (2,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
+
+        def hold(self):
+            self.t = 1  # behind it lanes say what was executed
+            return self.step(None)
+
+        close = get_state = set_state = check_valid = reward_of  # lanes have them
+
+    env = EnvConfig("Pendulum-v1", reward=f"{__name__}:told")
+    lanes = rewarded(Robot(), env)
+    assert isinstance(lanes, HoldingLanes)
+    assert lanes.running
+    lanes.reset()
+    assert lanes.hold().rewards.tolist() == [20 + 0.5, 0]
+    assert not isinstance(rewarded(Lanes(), env), HoldingLanes)
 
 
 def test_the_config_names_it_for_actors_and_evaluators():

@@ -10,7 +10,7 @@ from headrace.actor.scribe import Scribe, Verdict
 from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import ManualClock
-from headrace.common.errors import OutboxFull
+from headrace.common.errors import OutboxFull, SpecError
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, SOURCE_HUMAN, TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, parse_block, parse_label
@@ -116,6 +116,24 @@ def test_verdicts_are_about_the_episode_of_the_last_step_whenever_the_thread_hea
     loop.scribe.round(force=True)  # and only now the thread runs
     loop.send()
     assert loop.labels == [("OUTCOME", 2, 1, 4, 0), ("OUTCOME", 1, 5, 6, 1), ("DISCARD", 0, 5, 6, 1)]
+
+
+def test_a_verdict_may_say_what_the_last_step_earns():
+    loop, amended = Loop(), []
+    loop.uplink.label = lambda label: amended.append(label) or True
+    loop.begin()
+    loop.step(2)
+    loop.scribe.say(Verdict(OUTCOME_SUCCESS, 5.0))
+    loop.step(1, end=True)
+    loop.scribe.round(force=True)
+    loop.scribe.say(Verdict(OUTCOME_FAILURE))  # which says nothing of it
+    loop.scribe.round()
+    kinds = [(label.kind.name, label.first, label.last) for label in amended]
+    assert kinds == [("OUTCOME", 1, 3), ("REWARDS", 3, 3), ("OUTCOME", 1, 3)]
+    assert amended[1].rewards.tolist() == [[5.0]]
+    for reward in (float("nan"), 1e39):
+        with pytest.raises(SpecError, match="expected a finite number, or none"):
+            Verdict(OUTCOME_SUCCESS, reward)
 
 
 def test_a_verdict_about_a_running_episode_waits_for_its_last_row():

@@ -8,6 +8,7 @@ import pytest
 from helpers.demo_import import fails, rows_of, run
 
 from headrace.actor.envs import LaneObs, LaneStep
+from headrace.actor.rewarding import RewardedLanes, on_success
 from headrace.buffer.about import About
 from headrace.buffer.view import PoolView
 from headrace.common.errors import ConfigError, EnvError, PoolError, SpecError
@@ -119,6 +120,22 @@ def test_people_have_the_last_word_on_an_episode_until_the_next_one_moves(tmp_pa
     words = {2: ["discard"]}
     play(tmp_path / "other", Lanes(("success",)), 1, hear=hear)
     assert kept(tmp_path / "other") == [1]  # whatever the env says
+
+
+def test_what_people_say_late_is_worth_what_the_function_says_and_nothing_without_one(tmp_path):
+    words = {2: ["success"], 9: ["success"], 14: ["failure"]}  # of episode 0 while it runs, of 1 and 2 behind their ends
+    for reward, wanted in ((on_success, [1.0, 1.0, 0.0]), (None, [4.0, 14.0, 24.0])):
+        calls = iter(range(1000))
+
+        def hear(calls=calls):
+            return words.get(next(calls), [])
+
+        lanes = Lanes(("cut", "cut", "success"))
+        place = tmp_path / str(reward is None)
+        play(place, lanes if reward is None else RewardedLanes(lanes, reward), 4, "all", hear=hear)
+        rows = rows_of(place)[0].rows[: 3 * LENGTH]
+        assert rows["outcome"].tolist() == [1] * 8 + [2] * 4
+        assert rows["rewards"][LENGTH - 1 :: LENGTH, 0].tolist() == wanted
 
 
 def test_a_second_recording_goes_on_in_the_same_pool_which_grows(tmp_path, monkeypatch):
