@@ -28,7 +28,7 @@ KINDS = tuple(
     for how in ("kill", "stop", "partition")
     if (role, how) != ("actor", "partition")  # its cable is the buffer's
 )
-READY_S, LASTS_S, QUIET_S, DRAIN_S = 120.0, 30.0, 1.0, 600.0
+READY_S, LASTS_S, QUIET_S, DRAIN_S = 600.0, 30.0, 1.0, 1200.0
 RECENT, FOLLOWED = 40, 20
 PERIODS = 2  # in which the arm is to be safe
 
