@@ -15,6 +15,7 @@ import headrace
 from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
 from headrace.launch.classifier_command import add_classifier
+from headrace.launch.cluster.command import add_launch
 from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE, leave
 from headrace.launch.key_command import add_keys
 from headrace.launch.people_command import add_people
@@ -219,6 +220,7 @@ def _add_tools(commands: Any) -> None:
     add_people(commands, _add)
     add_classifier(commands, _add)
     add_keys(commands, _add)
+    add_launch(commands, _add)
     doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
     doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
     doctor.add_argument("--robot", action="store_true", help="on a robot's computer: its link, disk, cameras, people's device")

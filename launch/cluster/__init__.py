@@ -1,0 +1,1 @@
+"""A run over several hosts: its topology, what starts where, and how engines that place processes are told."""
