@@ -59,6 +59,7 @@ def run_evaluator(
     with joined("evaluator", settings.player, clock or MonotonicClock(), make_uplink) as here:
         if here is not None:
             _follow(settings, here, make)
+            return here.code
     return 0
 
 

@@ -13,6 +13,7 @@ from headrace.actor.server_config import PolicyServerConfig
 from headrace.actor.spool import open_outbox
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
+from headrace.common.ending import end_code
 from headrace.common.errors import ConfigError
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import TransitionSpec
@@ -52,6 +53,11 @@ class Joined:
     def must_leave(self) -> bool:
         """Whether a signal or the buffer asks this process to end."""
         return self.stop.is_set() or self.uplink.stop is not None
+
+    @property
+    def code(self) -> int:
+        """Exit code of an ordered end."""
+        return end_code(self.uplink.stop, self.stop)
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def run(
     make_uplink: Callable[..., Uplink] = Uplink,
     make: MakePolicy = make_policy,
 ) -> int:
-    """Act until the buffer or a signal says stop; 0 when everything was handed over.
+    """Act until the buffer or a signal says stop; 0 when everything was handed over, ``BUFFER_LEFT`` when the run may go on.
 
     Whoever wants to see what this process says and acts with gives an uplink and a policy of its own.
 
@@ -69,7 +69,7 @@ def run(
             lanes = stack.enter_context(contextlib.closing(_make_lanes(settings, here, mind, people)))
             rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, here.welcome.epoch, "action"))
             ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, mind, people).run(here.stop)
-    return 0
+        return 0 if people.leave else here.code
 
 
 def _make_lanes(settings: ActorSettings, here: Joined, mind: Mind, people: People) -> Lanes:

@@ -22,6 +22,7 @@ from headrace.actor.policy import MakePolicy, Policy, make_policy, sampled
 from headrace.actor.server_config import PolicyServerConfig
 from headrace.actor.serving import Array, Request, Serving, joined
 from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.ending import end_code
 from headrace.common.errors import ConfigError
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import TransitionSpec
@@ -87,7 +88,7 @@ def run(settings: PolicyServerSettings, clock: Clock | None = None, *, make: Mak
     finally:
         link.close(Goodbye(False))
         context.term()
-    return 0
+    return end_code(follower.stop, stop)
 
 
 class Tailor:

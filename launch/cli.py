@@ -16,6 +16,7 @@ from headrace.common.errors import HeadraceError, describe_os_error
 from headrace.launch.children import thread_variables
 from headrace.launch.classifier_command import add_classifier
 from headrace.launch.cluster.command import add_launch
+from headrace.launch.doctor_command import add_doctor
 from headrace.launch.exits import FAILED, STOPPED, TEXT, USAGE, leave
 from headrace.launch.key_command import add_keys
 from headrace.launch.people_command import add_people
@@ -221,16 +222,7 @@ def _add_tools(commands: Any) -> None:
     add_classifier(commands, _add)
     add_keys(commands, _add)
     add_launch(commands, _add)
-    doctor = _add(commands, "doctor", _doctor, "Check this machine and, with a config, whether its run fits here.", keys=True)
-    doctor.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="YAML file (path)")
-    doctor.add_argument("--robot", action="store_true", help="on a robot's computer: its link, disk, cameras, people's device")
-    doctor.add_argument(
-        "--connect",
-        metavar="ENDPOINT",
-        help="with --robot: where the buffer listens, tcp://HOST:PORT; default: as the config says",
-    )
-    doctor.add_argument("--id", default="arm-0", help="with --robot: the actor's id, whose key is used (text)")
-    doctor.add_argument("--json", action="store_true", help="print one JSON list")
+    add_doctor(commands, _add)
 
 
 def _add_chaos(commands: Any) -> None:
@@ -391,17 +383,6 @@ def _dry_run(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.chaos.dry_run import dry_run_command
 
     return dry_run_command(args.config, overrides, args.seconds, args.dir, as_json=args.json)
-
-
-def _doctor(args: argparse.Namespace, overrides: list[str]) -> int:
-    from headrace.launch.doctor import Place, doctor
-
-    if not args.robot:
-        return doctor(args.config, overrides, as_json=args.json)
-    if args.config is None:
-        print("headrace: error: doctor --robot needs CONFIG, the file that the robot's actor is started with", file=sys.stderr)
-        return USAGE
-    return doctor(args.config, overrides, Place(args.connect or "", args.id), as_json=args.json)
 
 
 def _fail(text: str) -> int:

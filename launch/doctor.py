@@ -21,6 +21,9 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.wire.key_files import SECRET, KeyFiles
 from headrace.launch import robot_doctor
 from headrace.launch.children import THREAD_VARIABLES
+from headrace.launch.cluster import checkup
+from headrace.launch.cluster.checkup import Visit
+from headrace.launch.cluster.topology import is_topology
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.finding import BAD, GOOD, WARN, Finding
 from headrace.launch.machine import GIB, cpu_model, gpu, memory_limit, version_of
@@ -31,10 +34,15 @@ BASE = ("numpy", "pyzmq", "msgpack", "msgpack-numpy")
 TRAINING = ("torch", "gymnasium", "uvloop", "safetensors", "tensorboard", "matplotlib", "PyYAML", "rich")
 
 
-def doctor(config: Path | None, overrides: Sequence[str], robot: Place | None = None, *, as_json: bool = False) -> int:
+HERE = Visit()
+
+
+def doctor(
+    config: Path | None, overrides: Sequence[str], robot: Place | None = None, visit: Visit = HERE, *, as_json: bool = False
+) -> int:
     """Print every finding, or all of them as one JSON list; 1 when one of them would keep a run from working."""
     found = []
-    for finding in findings(config, overrides, robot):
+    for finding in findings(config, overrides, robot, visit):
         found.append(finding)
         if not as_json:
             print(finding, flush=True)
@@ -43,14 +51,24 @@ def doctor(config: Path | None, overrides: Sequence[str], robot: Place | None = 
     return 1 if any(finding.verdict == BAD for finding in found) else 0
 
 
-def findings(config: Path | None, overrides: Sequence[str], robot: Place | None = None) -> Iterator[Finding]:
-    """Everything that is looked at, the machine first; with ``robot`` what matters to a robot's computer, and not the run's."""
+def findings(
+    config: Path | None, overrides: Sequence[str], robot: Place | None = None, visit: Visit = HERE
+) -> Iterator[Finding]:
+    """Everything that is looked at, the machine first; with ``robot`` what matters to a robot's computer, and not the run's.
+
+    Where ``config`` is a topology, what matters to the roles of the host that ``visit`` names.
+    """
     yield from _installation()
     yield from _machine()
     if config is None:
         return
     try:
-        options = make_config(read_config(config), overrides)
+        given = read_config(config)
+        if is_topology(given):
+            refuse_options(overrides, robot)
+            yield from checkup.findings(config, visit)
+            return
+        options = make_config(given, overrides)
     except ConfigError as error:
         yield Finding("config", BAD, str(error))
         return
@@ -72,6 +90,13 @@ def findings(config: Path | None, overrides: Sequence[str], robot: Place | None 
         yield from _memory(options, spec)
     yield from _keys(options)
     yield _port(options)
+
+
+def refuse_options(overrides: Sequence[str], robot: Place | None) -> None:
+    """Refuse what means nothing to a topology, whose roles have the config that lies beside it."""
+    if overrides or robot is not None:
+        word = overrides[0] if overrides else "--robot"
+        raise ConfigError(f"{word}: the doctor of a topology takes none; give it the run's config instead")
 
 
 def _installation() -> Iterator[Finding]:

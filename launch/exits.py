@@ -8,6 +8,8 @@ import os
 import sys
 from typing import NoReturn
 
+from headrace.common.ending import BUFFER_LEFT as BUFFER_LEFT
+
 FAILED, USAGE, MUST_NOT_RESTART, GROUP_LOST, STOPPED = 1, 2, 3, 4, 130
 MEANINGS = {
     0: "done",
@@ -15,6 +17,7 @@ MEANINGS = {
     USAGE: "the command line cannot be read",
     MUST_NOT_RESTART: "a role started by hand would fail in the same way again",
     GROUP_LOST: "a rank of a learner has lost another one",
+    BUFFER_LEFT: "a role left with its buffer, before the run's goal, and may be started again to wait for it",
     STOPPED: "stopped by Ctrl-C, and a run goes on with --resume",
 }
 TEXT = f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in MEANINGS.items())}."

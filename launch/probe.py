@@ -1,4 +1,4 @@
-"""The probe: what a robot's computer and its buffer are to each other; by the robot's own key, in a session of its own id."""
+"""The probe: what a host and a buffer are to each other; by a role's own key, in a session of its own id."""
 
 from __future__ import annotations
 
@@ -19,6 +19,25 @@ from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.network import NetworkConfig, split_endpoint
 
 ROUND_TRIPS, FILLERS_S, WAIT_S, LOOK_S = 9, 2.0, 10.0, 0.05
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who dials whom.
+
+    Attributes:
+        endpoint: of the buffer.
+        role: of the session.
+        identity: its id.
+        spec: of the rows that it would send; none for who sends none.
+        robot: whether it is one.
+    """
+
+    endpoint: str
+    role: str
+    identity: str
+    spec: TransitionSpec | None
+    robot: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,16 +95,17 @@ class Probe:
         return 0, 0
 
 
-def probe(endpoint: str, identity: str, spec: TransitionSpec, network: NetworkConfig, clock: Clock) -> Told:
-    """Say hello as the robot ``identity``, ask, measure, and leave.
+def probe(call: Call, network: NetworkConfig, clock: Clock) -> Told:
+    """Say hello as ``call`` says, ask, measure, and leave.
 
     Raises:
-        SessionRefused: the buffer does not let this robot in: its spec, its id, its key.
+        SessionRefused: the buffer does not let this role in: its spec, its id, its key.
         DeadlineExceeded: no session, or no answer, within 10 s.
         ConfigError: the endpoint is none, or needs a key that is not here.
     """
     role = Probe()
-    link = Link(new_hello("actor", identity, spec=spec.to_dict(), robot=True), role, endpoint, network, clock)
+    spec = None if call.spec is None else call.spec.to_dict()
+    link = Link(new_hello(call.role, call.identity, spec=spec, robot=call.robot), role, call.endpoint, network, clock)
     link.start()
     try:
         link.wait_welcome(WAIT_S)

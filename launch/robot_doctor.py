@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import statistics
 import sys
 import tempfile
 import time
@@ -18,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-import headrace
 from headrace.actor.freshness import Freshness, cameras_of
 from headrace.actor.guard import Guard
 from headrace.actor.robot import Robot
@@ -26,15 +24,17 @@ from headrace.actor.robots import make_robot
 from headrace.actor.teleop import make_teleop
 from headrace.buffer import space
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.errors import HeadraceError, SessionRefused
+from headrace.common.errors import HeadraceError
 from headrace.common.specs import TransitionSpec
-from headrace.common.wire.network import NetworkConfig, split_endpoint
+from headrace.common.wire.network import NetworkConfig
 from headrace.launch import probe
 from headrace.launch.config import RunConfig
 from headrace.launch.finding import BAD, GOOD, WARN, Finding
+from headrace.launch.link_doctor import examine, judge_link
+from headrace.launch.probe import Call
 
 GOVERNORS = "/sys/devices/system/cpu"
-SLOW_TRIP_S, CLOCK_S, SLOW_SYNC_S = 0.1, 1.0, 0.1
+SLOW_SYNC_S = 0.1
 SYNCS, SPARE = 20, 1.5  # of a disk's test; what link and disk should have to spare
 MIB = 1 << 20
 NEW_SHARE = 0.9  # of the periods that should see a new picture
@@ -99,57 +99,18 @@ def _realtime(config: RunConfig) -> Iterator[Finding]:
         )
 
 
-# --- the link ---------------------------------------------------------------------------------------------------------
-
-
 def _link(config: RunConfig, spec: TransitionSpec, endpoint: str, identity: str) -> Iterator[Finding]:
-    parts = split_endpoint(endpoint)
-    if parts.scheme == "tcp" and parts.port == 0:
-        yield Finding("buffer", WARN, f"{endpoint} is no place to dial", "say where: --connect tcp://HOST:PORT")
-        return
-    if parts.scheme == "tcp":
-        try:
-            took = probe.connect_s(endpoint)
-        except OSError as error:
-            advice = (
-                "is the buffer running, listening beyond its own host, and is that one port open to this one? docs/networks.md"
-            )
-            yield Finding("network", BAD, f"{endpoint}: {error.strerror or error}", advice)
-            return
-        yield Finding("network", GOOD, f"{endpoint} answers after {1e3 * took:.1f} ms")
-    try:
-        told = probe.probe(endpoint, identity, spec, config.network, MonotonicClock())
-    except SessionRefused as error:
-        yield Finding("session", BAD, str(error), "what is said after the colon has to change on one of the two sides")
-        return
-    except HeadraceError as error:
-        yield Finding("session", BAD, str(error))
-        return
-    yield Finding("session", GOOD, f"{identity} is let in, and its spec is the run's")
-    yield from judge(told, needed_bytes_s(config, spec), config.network)
+    needed = needed_bytes_s(config, spec)
+    call = Call(endpoint, "actor", identity, spec, robot=True)
+    return examine(call, config.network, lambda told: judge(told, needed, config.network))
 
 
 def judge(told: probe.Told, needed: float, network: NetworkConfig) -> Iterator[Finding]:
     """What a probe's figures mean for a robot that makes ``needed`` bytes a second."""
-    theirs = str(told.about.get("headrace", "unknown"))
-    same = theirs == headrace.__version__
-    advice = "" if same else "both speak this wire; bring both to one version when it suits, the buffer first"
-    yield Finding("versions", GOOD if same else WARN, f"here {headrace.__version__}, buffer {theirs}", advice)
-
-    middle, worst = statistics.median(told.round_trips_s), max(told.round_trips_s)
-    late = worst > network.heartbeat_s or middle > SLOW_TRIP_S
-    advice = "weights and labels come later, periods do not; Wi-Fi: switch power saving off (docs/networks.md)" if late else ""
-    yield Finding("round trip", WARN if late else GOOD, f"{1e3 * middle:.1f} ms, at most {1e3 * worst:.1f}", advice)
-
     tight = told.bytes_s < SPARE * needed
     seen = f"{told.bytes_s / MIB:.1f} MiB/s to the buffer; this robot makes {needed / MIB:.2f} MiB/s before compression"
     advice = "--network.compression zlib, smaller pictures, or a lower robot.rate_hz; what does not fit waits in the spool"
-    yield Finding("bandwidth", WARN if tight else GOOD, seen, advice if tight else "")
-
-    far = abs(told.offset_s) > CLOCK_S
-    seen = f"the buffer's is {1e3 * told.offset_s:+.0f} ms ahead, within {1e3 * min(told.round_trips_s) / 2:.1f}"
-    advice = "nothing in a run compares them, but logs of both hosts will not line up: run chrony or systemd-timesyncd"
-    yield Finding("clocks", WARN if far else GOOD, seen, advice if far else "")
+    yield from judge_link(told, Finding("bandwidth", WARN if tight else GOOD, seen, advice if tight else ""), network)
 
 
 # --- the disk ---------------------------------------------------------------------------------------------------------

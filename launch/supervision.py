@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.common.config import option
-from headrace.launch.exits import GROUP_LOST, MUST_NOT_RESTART
+from headrace.launch.exits import BUFFER_LEFT, GROUP_LOST, MUST_NOT_RESTART
 
 UNHEARD = -15  # ended by SIGTERM: a role listens for it from its first line on
 LEARNER, RANK = "learner", "rank"  # kinds: rank 0, and each further one
@@ -160,6 +160,7 @@ class Supervision:
 
     def exited(self, name: str, code: int, now: float, said: str = "") -> None:
         """``name`` ended with ``code`` (negative: minus the signal); ``said`` is the line that tells why, if it left one."""
+        code = 0 if code == BUFFER_LEFT else code  # its buffer's code says what that means
         role = self._roles[name]
         role.code, role.said = code, said
         if self.ending:

@@ -10,6 +10,7 @@ import torch
 
 from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.ending import end_code
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.weights import Version, WeightSet
@@ -80,7 +81,7 @@ def _run(settings: LearnerSettings, group: Group, stop: threading.Event, clock: 
     finally:
         gatherer.close()
         link.close(Goodbye(done))
-    return 0
+    return end_code(feed.stop, stop)
 
 
 def _hello(settings: LearnerSettings, group: Group) -> Hello:

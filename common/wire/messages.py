@@ -133,7 +133,7 @@ class Evaluation(Message, tag=9, senders=("evaluator",), frames=3):
 
 
 @dataclass(frozen=True)
-class Query(Message, tag=10, senders=("actor", "observer"), frames=None):
+class Query(Message, tag=10, senders=ROLES, frames=None):
     """Asks; ``what`` is ``about`` (what the buffer says of itself), or from an observer ``status``, or ``snapshot`` to have one
     written. A frame behind ``about`` is thrown away: by it a client finds out what its link carries.
     """

@@ -115,7 +115,7 @@ def _learner_step(topology: Topology, starts: Sequence[Start]) -> str:
     # Which nodes they are is known when they run, and the first of them is where ranks meet.
     where = ranks_words(nodes, "$SLURM_NODEID", topology.ranks[0].count, "$master", topology.meeting_port)
     role = shlex.join(first.words[first.words.index("-m") :])
-    line = f'exec {shlex.quote(torchrun_of(topology.command))} {" ".join(where)} {role}'
+    line = f"exec {shlex.quote(torchrun_of(topology.command))} {' '.join(where)} {role}"
     master = f'export master=$(scontrol show hostnames "$SLURM_JOB_NODELIST_HET_GROUP_{group}" | head -n 1)\n'
     return f"{master}keep {_group(group)} --kill-on-bad-exit=1 bash -c {shlex.quote(line)}"
 

@@ -159,8 +159,8 @@ class Topology:
             run.require_evaluable()
         if self.rank_count > 1 and run.learner.rank_timeout_s < 2 * run.network.lease_s:
             raise ConfigError(
-                f"ranks: {self.rank_count} with learner.rank_timeout_s {run.learner.rank_timeout_s:g} in {self.config}, which is"
-                f" below two leases; nearest valid: {2 * run.network.lease_s:g}"
+                f"ranks: {self.rank_count} with learner.rank_timeout_s {run.learner.rank_timeout_s:g} in {self.config}, which"
+                f" is below two leases; nearest valid: {2 * run.network.lease_s:g}"
             )
         opened = [e for e in self.endpoints if not is_loopback(e)]
         if opened and not self.keys and not run.network.insecure:

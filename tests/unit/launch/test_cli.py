@@ -81,6 +81,7 @@ MANUAL = [
     "set",
     "classifier",
     "keys",
+    "launch",
     "doctor",
 ]
 
@@ -135,10 +136,12 @@ LISTED = [
 
 
 RUNS = {  # what the commands run, by where it stands
-    "cli": "train buffer learner actor eval export_policy plot status chaos dry_run record doctor",
+    "cli": "train buffer learner actor eval export_policy plot status chaos dry_run record",
     "pool_command": "look export import",
     "classifier_command": "record train check",
     "key_command": "new list revoke",
+    "cluster.command": "plan ray",
+    "doctor_command": "run",
     "people_command": "change",
     "policy_server_command": "run",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import headrace
 from headrace.actor.envs import make_spec
 from headrace.actor.fake_arm import FakeArm
 from headrace.actor.teleop import Reading
@@ -32,7 +33,7 @@ def named(found, what):
 
 
 def told(**changes):
-    good = {"about": {"headrace": clinic.headrace.__version__}, "round_trips_s": (0.002,) * 9, "offset_s": 0.0, "bytes_s": 1e6}
+    good = {"about": {"headrace": headrace.__version__}, "round_trips_s": (0.002,) * 9, "offset_s": 0.0, "bytes_s": 1e6}
     return Told(**{**good, **changes})
 
 

@@ -1,0 +1,21 @@
+"""The exit code of a role that ends in order: done, or to be started again since only its buffer has left."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line reads the code before it loads anything
+    from headrace.common.wire.messages import Stop
+
+BUFFER_LEFT = 5
+
+
+def end_code(told: Stop | None, stop: threading.Event) -> int:
+    """``BUFFER_LEFT`` where the buffer ended before the run has reached its goal: whoever placed this process starts it again.
+
+    Args:
+        told: what the buffer said last.
+        stop: set by a signal, which is somebody's wish.
+    """
+    return BUFFER_LEFT if told is not None and not told.done and not stop.is_set() else 0
