@@ -4,10 +4,10 @@
 #   sudo examples/two_hosts.sh near               # a shell on near; with words a command there. far likewise
 #   sudo examples/two_hosts.sh cut | mend         # the cable
 #   sudo examples/two_hosts.sh down
-# It needs root and iproute2, and touches nothing else of this machine.
+# It needs root and iproute2, and touches nothing else of this machine. HEADRACE_HOSTS names another pair than `headrace`.
 set -euo pipefail
 
-space() { echo "headrace-$1"; }
+space() { echo "${HEADRACE_HOSTS:-headrace}-$1"; }
 inside() { ip -n "$(space "$1")" "${@:2}"; }
 
 up() {

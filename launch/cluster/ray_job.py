@@ -54,7 +54,7 @@ def play(start: Start) -> str:
     before = leash() if "-m" in start.words else None
     with subprocess.Popen(start.words, start_new_session=True, preexec_fn=before, **where) as child:
         try:
-            code = child.wait()
+            code = _wait(child)
         except BaseException:
             child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -66,6 +66,13 @@ def play(start: Start) -> str:
     if code:
         raise (RoleRefused if code in (USAGE, MUST_NOT_RESTART) else RoleDied)(f"{start.name} ended with {code}")
     return start.name
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Its exit code. Ray interrupts by no signal, so a call of the system that waits would never be."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(LOOK_S)
 
 
 def run_on_ray(cluster: Path, address: str) -> int:
