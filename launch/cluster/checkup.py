@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -214,11 +214,13 @@ class Guests:
 
     Attributes:
         came: ids of their sessions.
+        there: those of sessions that go on.
         failure: why they cannot be told any more; empty else.
     """
 
     def __init__(self, observer: Observer) -> None:
         self.came: set[str] = set()
+        self.there: set[str] = set()
         self.failure = ""
         self._observer = observer
         self._over = threading.Event()
@@ -232,11 +234,16 @@ class Guests:
         self._over.set()
         self._thread.join()
 
+    def are_done(self, awaited: Collection[str]) -> bool:
+        """Whether all ``awaited`` have come and left again: who is still there measures."""
+        return bool(self.failure) or (self.came.issuperset(awaited) and self.there.isdisjoint(awaited))
+
     def _watch(self) -> None:
         try:
             while not self._over.wait(LOOK_S):
                 status = self._observer.status(ASK_S)
-                self.came |= {one["id"] for kind in ("actors", "evaluators", "ranks") for one in status[kind]}
+                self.there = {one["id"] for kind in ("actors", "evaluators", "ranks") for one in status[kind]}
+                self.came |= self.there
         except HeadraceError as error:
             self.failure = str(error)
 
@@ -327,7 +334,7 @@ def _guests(books: Sequence[Guests], others: Sequence[Start], listen_s: float) -
         return
     print(f"listening for the doctors of the other hosts, {listen_s:g} s at most", file=sys.stderr, flush=True)
     end = time.monotonic() + listen_s
-    while time.monotonic() < end and not all(book.failure or book.came.issuperset(awaited) for book in books):
+    while time.monotonic() < end and not all(book.are_done(awaited) for book in books):
         time.sleep(LOOK_S)
     for book in books:
         if book.failure:

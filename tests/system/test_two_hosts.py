@@ -18,13 +18,12 @@ import yaml
 from helpers.roles import TESTS, scripted
 
 from headrace.common.ending import BUFFER_LEFT
-from headrace.common.wire.key_files import KeyFiles
 from headrace.launch.leash import leash
 
 SCRIPT = TESTS.parent / "examples" / "two_hosts.sh"
 NAME = f"hr{os.getpid()}"
 HOSTS = ("near", "far")
-STEPS = 1500
+STEPS = 500
 
 
 def tool(*words):
@@ -51,9 +50,9 @@ def hosts():
 @pytest.fixture
 def lab(tmp_path, hosts):
     """A directory for each host with the run's config and the topology; addresses are of IPv6."""
-    config = scripted(network={"heartbeat_s": 0.1, "lease_s": 1.0, "connect_s": 60}, eval={"every": 0, "final_episodes": 0})
+    config = scripted(eval={"every": 0, "final_episodes": 0})
     config |= {"model": {"options": {"hidden": [16, 16]}}, "sinks": {"period_s": 0.2}}
-    config["pacing"] |= {"env_steps": STEPS}
+    config["pacing"] |= {"env_steps": STEPS, "ratio": 0.2}
     command = tmp_path / "headrace"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m headrace "$@"\n')
     command.chmod(0o755)
@@ -145,6 +144,10 @@ def wait_trained(lab, learner):
             raise AssertionError(f"it ended with {learner.wait(0.1)}\n{logs(lab)}")
 
 
+def bad(found):
+    return {what: seen for what, (verdict, seen) in found.items() if verdict == "bad"}
+
+
 def logs(lab):
     return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(lab.glob("*.log")))
 
@@ -162,7 +165,7 @@ def test_a_plans_lines_make_keys_and_a_run_that_outlives_its_buffer_in_order(lab
             "arm-0": BUFFER_LEFT,
         }, logs(lab)
     with started(plan, lab) as roles:
-        assert [roles[name].wait(120) for name in ("arm-0", "learner")] == [0, 0], logs(lab)
+        assert [roles[name].wait(250) for name in ("arm-0", "learner")] == [0, 0], logs(lab)
         told = status(lab, plan)
         assert (told["phase"], told["env_steps"]) == ("done", STEPS)
         assert told["security"]["mode"] == "keys"
@@ -172,27 +175,21 @@ def test_a_plans_lines_make_keys_and_a_run_that_outlives_its_buffer_in_order(lab
 
 def test_the_doctor_of_each_host_tries_its_links_before_anything_is_started(lab):
     make_keys(printed(lab), lab)
-    files = KeyFiles(lab / "near" / "keys")
     near = doctor("near", lab, "--listen", "90")
     far, code, _ = found_by(doctor("far", lab))  # it begins as early as the other, which has somebody listen in a moment
     while far["arm-0 network"][0] == "bad":
         far, code, _ = found_by(doctor("far", lab))
-    assert code == 0, far
+    assert (code, bad(far)) == (0, {})
     assert far["host"] == ("ok", "far: arm-0")
     for what in ("network", "session", "versions", "clocks"):
         assert far[f"arm-0 {what}"][0] == "ok", far
     told, code, said = found_by(near)
-    assert code == 0, (told, said)
+    assert (code, bad(told)) == (0, {}), said
     assert told["guest"] == ("ok", "arm-0 of far was let in")
     assert told["learner session"][0] == "ok"
     assert list((lab / "near").glob(".headrace-doctor-*")) == []
     assert not (lab / "near" / "runs").exists()
 
-    files.revoke("arm-0")
-    subprocess.run(tool("cut"), env=environment(), check=True, timeout=20)
-    told, code, _ = found_by(doctor("near", lab))
-    assert (code, told["keys"][0]) == (1, "bad")
-    assert "lacks the public halves of arm-0" in told["keys"][1]
     (lab / "far" / "keys" / "arm-0.secret").unlink()
     far, code, _ = found_by(doctor("far", lab))
     assert (code, far["keys"][0], far["arm-0 network"][0]) == (1, "bad", "bad")
