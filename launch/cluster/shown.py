@@ -40,7 +40,7 @@ def summary(topology: Topology, starts: Sequence[Start]) -> str:
 def shell_line(start: Start) -> str:
     """What starts it in a shell, from any directory."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in start.variables]
-    return f"cd {shlex.quote(start.directory)} && {' '.join([*variables, shlex.join(start.words)])}"
+    return _there(start.directory, " ".join([*variables, shlex.join(start.words)]))
 
 
 def key_commands(topology: Topology) -> list[str]:
@@ -54,15 +54,16 @@ def _key_lines(topology: Topology, starts: Sequence[Start]) -> Iterator[str]:
     if not topology.keys:
         return
     home = topology.buffers[0].host
+    keys = _keys_on(topology, home)
     yield from ("", f"# once, on {home}: a key for each role; then each host gets the secrets of its own")
-    yield f"cd {shlex.quote(directory_of(topology, home))}"
-    yield from key_commands(topology)
+    for line in key_commands(topology):
+        yield _there(directory_of(topology, home), line)
     for host in dict.fromkeys(start.host for start in starts):
         if host == home:
             continue
         directory, names = _keys_on(topology, host), secrets_of(starts, host)
         whole = BUFFER in names  # a buffer knows everybody's public half
-        files = f"{topology.keys}/." if whole else shlex.join(f"{topology.keys}/{name}.secret" for name in names)
+        files = f"{keys}/." if whole else shlex.join(f"{keys}/{name}.secret" for name in names)
         address = topology.hosts[host].address
         remote = f"[{address}]" if ":" in address else address
         yield f"ssh {address} mkdir -p -m 700 {shlex.quote(directory)}"
@@ -70,8 +71,13 @@ def _key_lines(topology: Topology, starts: Sequence[Start]) -> Iterator[str]:
 
 
 def _keys_on(topology: Topology, host: str) -> str:
-    keys = topology.keys
-    return keys if keys.startswith(("/", "~")) else f"{directory_of(topology, host)}/{keys}"
+    directory, keys = directory_of(topology, host), topology.keys
+    return keys if directory == "." or keys.startswith(("/", "~")) else f"{directory}/{keys}"
+
+
+def _there(directory: str, line: str) -> str:
+    """A command line that runs in a directory; in the one where people are it needs no words."""
+    return line if directory == "." else f"cd {shlex.quote(directory)} && {line}"
 
 
 def _end_lines(topology: Topology) -> Iterator[str]:
@@ -79,7 +85,7 @@ def _end_lines(topology: Topology) -> Iterator[str]:
     home = topology.buffers[0].host
     yield from ("", f"# to look, on {home}; learner, actors and evaluator leave when the goal is reached, a buffer at Ctrl-C")
     line = shlex.join([topology.command, "status", topology.endpoints[0], *keys])
-    yield f"cd {shlex.quote(directory_of(topology, home))} && {line}"
+    yield _there(directory_of(topology, home), line)
 
 
 def _count(number: int, noun: str) -> str:

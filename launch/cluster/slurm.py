@@ -35,8 +35,8 @@ until_gone() {{ while :; do wait "$1"; code=$?; kill -0 "$1" 2>/dev/null || brea
 
 # The time limit comes, or somebody cancels: the role ends in order; in the first case the same job goes on from there.
 expiring=''
-trap 'expiring=1; kill -TERM "$main"' USR1
-trap 'kill -TERM "$main"' TERM
+trap 'expiring=1; kill -TERM "$main" 2>/dev/null' USR1
+trap 'kill -TERM "$main" 2>/dev/null' TERM
 """
 
 HEAD = """#!/usr/bin/env bash

@@ -20,7 +20,7 @@ from helpers.roles import TESTS, scripted
 from headrace.common.ending import BUFFER_LEFT
 from headrace.launch.leash import leash
 
-SCRIPT = TESTS.parent / "examples" / "two_hosts.sh"
+SCRIPT = TESTS.parent / "examples" / "hosts" / "two_hosts.sh"
 NAME = f"hr{os.getpid()}"
 HOSTS = ("near", "far")
 STEPS = 500
@@ -89,9 +89,9 @@ def make_keys(text, lab):
             target = Path(words[-1].removeprefix("[fd77::2]:"))
             target.mkdir(mode=0o700)
             for name in words[2:-1]:
-                shutil.copy(lab / "near" / name, target)
+                shutil.copy(name, target)
         elif "keys new" in line:
-            subprocess.run(words, cwd=lab / "near", env=environment(), check=True, timeout=60, capture_output=True)
+            subprocess.run(["bash", "-c", line], env=environment(), check=True, timeout=60, capture_output=True)
 
 
 def start(host, words, out):

@@ -143,9 +143,12 @@ def test_the_text_is_lines_for_a_shell_and_comments(tmp_path):
     said = {line for line in text.splitlines() if line and not line.startswith("#")}
     for start in make_plan(made):
         assert any(line.endswith(shlex.join(start.words)) and f"cd {start.directory}" in line for line in said)
-    assert "scp -p keys/learner.secret keys/gpu-1-0.secret 10.0.0.9:/data/100%/keys/" in said
-    assert "scp -p keys/learner.secret '[2001:db8::1]:/srv/swing/keys/'" in said
+    assert "scp -p /srv/swing/keys/learner.secret /srv/swing/keys/gpu-1-0.secret 10.0.0.9:/data/100%/keys/" in said
+    assert "scp -p /srv/swing/keys/learner.secret '[2001:db8::1]:/srv/swing/keys/'" in said
     assert "GLOO_SOCKET_IFNAME=eth0" in text
+    here = lab(directory=".", hosts=LAB["hosts"] | {"gpu-1": {"address": "a.b"}})
+    assert " && " not in plan_text(here, make_plan(here))
+    assert "scp -p keys/arm-0.secret keys/arm-1.secret 10.0.0.3:keys/" in plan_text(here, make_plan(here)).splitlines()
     plain = json.loads(plan_json(made, make_plan(made)))
     assert [start["words"] for start in plain["starts"]] == [list(start.words) for start in make_plan(made)]
 

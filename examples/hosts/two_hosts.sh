@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Two hosts on one machine, to try docs/many-hosts.md: network namespaces `near` and `far`, and a cable between them.
-#   sudo examples/two_hosts.sh up                 # near is 10.77.0.1 and fd77::1, far 10.77.0.2 and fd77::2
-#   sudo examples/two_hosts.sh near               # a shell on near; with words a command there. far likewise
-#   sudo examples/two_hosts.sh cut | mend         # the cable
-#   sudo examples/two_hosts.sh down
+#   sudo examples/hosts/two_hosts.sh up  # near is 10.77.0.1 and fd77::1, far 10.77.0.2 and fd77::2
+#   sudo examples/hosts/two_hosts.sh near  # a shell on near; with words a command there. far likewise
+#   sudo examples/hosts/two_hosts.sh cut | mend  # the cable
+#   sudo examples/hosts/two_hosts.sh down
 # It needs root and iproute2, and touches nothing else of this machine. HEADRACE_HOSTS names another pair than `headrace`.
 set -euo pipefail
 
