@@ -17,7 +17,7 @@ With --hurt the actor is killed and stopped, buffer and learner are killed, stop
 moves; the arm must have ceased to follow the policy within 2 periods (p99) of the fault and of what ages are declared. Then the
 cable is cut for 10 minutes, in which the arm goes on and its steps wait in the spool.
 
-How long: 30 minutes, with --hurt 60; the arm's time is not to be shortened. It needs root, iproute2 and two cores of its own.
+How long: 40 minutes, with --hurt 70; the arm's time is not to be shortened. It needs root, iproute2 and two cores of its own.
 Each finished run adds a line to docs/results/robot_learning.jsonl; a seed that has passed is not repeated, a failed one only on
 another commit. The line holds each episode in order (steps, steps of the human, success).
 

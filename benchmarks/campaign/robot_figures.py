@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,6 +76,22 @@ def conserved(
         "missing": missing,
         "cut_episodes": cut,
     }
+
+
+def off_period_ms(log: RobotLog, begin: float, end: float, rate_hz: float) -> tuple[float, float]:
+    """How far commands of the policy are from a period behind the one before, p50 and p99 (ms); of episodes within a time.
+
+    Args:
+        log: of the arm.
+        begin: of the time (monotonic s).
+        end: of it.
+        rate_hz: of the arm.
+    """
+    acts = [line for line in log.lines if line.get("kind") == "policy" and begin <= line["at"] <= end]
+    next_to = [(a, b) for a, b in itertools.pairwise(acts) if (a["episode"], a["tick"] + 1) == (b["episode"], b["tick"])]
+    off = [abs(b["at"] - a["at"] - 1 / rate_hz) * 1e3 for a, b in next_to]
+    p50, p99 = np.percentile(off or [0.0], [50, 99]).round(3).tolist()
+    return p50, p99
 
 
 def unbalanced(counters: Mapping[str, int]) -> int:

@@ -33,20 +33,21 @@ SPARE_ROWS = 500
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """How much of everything: ``ratio`` are updates for each step of the arm, ``rounds`` of faults, ``cut_s`` the long cut."""
 
     env_steps: int
+    ratio: float
     demos: int
     cloning_updates: int
     exam: int
-    rounds: int
-    pause_s: float
-    cut_s: float
+    rounds: int = 0
+    pause_s: float = 0.0
+    cut_s: float = 0.0
 
 
-WHOLE = Size(16_000, 20, 4_000, 100, 0, 0.0, 0.0)
-HURT = Size(32_000, 20, 4_000, 100, 2, 5.0, 600.0)
-QUICK, QUICK_HURT = Size(400, 12, 100, 5, 0, 0.0, 0.0), Size(6_000, 12, 100, 5, 1, 1.0, 15.0)
+WHOLE = Size(24_000, 0.5, 20, 4_000, 100)
+HURT = Size(32_000, 0.5, 20, 4_000, 100, 2, 5.0, 600.0)
+QUICK, QUICK_HURT = Size(400, 0.1, 12, 50, 3), Size(4_000, 0.02, 12, 50, 3, 1, 0.0, 15.0)
 
 
 def measure(place: Path, seed: int, size: Size, *, hurt: bool) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def measure(place: Path, seed: int, size: Size, *, hurt: bool) -> dict[str, Any]
     demos = place / "shards"
     plain = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     pool = {"demos": [str(demos)], "capacity": size.env_steps + SPARE_ROWS}  # all rows stay, to be counted
-    plain = merge(plain, {"seed": seed, "pool": pool, "pacing": {"env_steps": size.env_steps}})
+    plain = merge(plain, {"seed": seed, "pool": pool, "pacing": {"env_steps": size.env_steps, "ratio": size.ratio}})
     if hurt:
         plain = merge(plain, {"robot": {"guard": CAREFUL}})
     config = make_config(plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from campaign.gate import FAILED, NOT_RUN, PASSED
 from campaign.robot_course import Wound, safe_ms
-from campaign.robot_figures import WINDOW, conserved, curve_of, episodes_of, problems, unbalanced
+from campaign.robot_figures import WINDOW, conserved, curve_of, episodes_of, off_period_ms, problems, unbalanced
 from campaign.robot_table import robot_line, robot_section
 
 from headrace.launch.chaos.robot_log import RobotLog
@@ -90,6 +90,13 @@ def test_what_an_actor_that_left_had_not_handed_over_is_no_loss_and_counters_add
 def test_a_number_that_is_given_out_again_is_another_episode():
     again = [reset(1), act(0.8, 1), act(0.9, -1, "hold")]
     assert conserved([*WHOLE, row(1, 4)], {1: 4}, RobotLog([*LOG, *again]))["missing"] == 0
+
+
+def test_periods_are_held_against_the_clock_within_episodes_and_where_no_command_is_missing():
+    ticks = [(1.0, 0, 0), (1.05, 0, 1), (1.11, 0, 2), (1.21, 0, 4), (2.0, 1, 0), (2.04, 1, 1), (9.0, 1, 2)]
+    log = RobotLog([{**act(at, episode), "tick": tick} for at, episode, tick in ticks])
+    assert off_period_ms(log, 0.5, 3.0, 20.0) == (10.0, 10.0)
+    assert off_period_ms(log, 1.08, 1.5, 20.0) == (0.0, 0.0)
 
 
 def test_how_long_the_policy_was_followed_is_told_by_fault_and_a_human_may_drive_on():

@@ -26,6 +26,7 @@ from helpers.scripts import load
         "powercut",
         "promises",
         "report",
+        "robot_jitter",
         "robot_learning",
         "sessions",
         "slow_link",
