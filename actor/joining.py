@@ -15,6 +15,9 @@ from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
 from headrace.common.ending import end_code
 from headrace.common.errors import ConfigError
+from headrace.common.exporter import Exporter
+from headrace.common.figures import UPLINK, Family, families
+from headrace.common.metrics import process_memory
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.link import Link, new_hello
@@ -37,6 +40,7 @@ class ActorSettings:
     seed: int
     robot: RobotConfig = RobotConfig()
     policy_server: PolicyServerConfig = PolicyServerConfig()
+    exporter: Exporter = Exporter()
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def joined(
     link.start()
     try:
         welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
-        yield None if welcome is None else Joined(spec, uplink, link, welcome, stop)
+        with settings.exporter.serve(lambda: _figures(uplink)):
+            yield None if welcome is None else Joined(spec, uplink, link, welcome, stop)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         reason = "".join(c if c.isprintable() else " " for c in text)[:REASON_CHARS]
@@ -103,3 +108,8 @@ def joined(
     finally:
         link.close(Goodbye(False, reason))
         uplink.close()
+
+
+def _figures(uplink: Uplink) -> Iterator[Family]:
+    """What its heartbeat tells, and the memory of the process."""
+    return families(UPLINK, {**vars(uplink.pulse()), "memory": process_memory()})

@@ -8,7 +8,7 @@ import logging
 import platform
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -30,12 +30,15 @@ from headrace.buffer.status import Watch
 from headrace.buffer.worker import Done, PoolWorker, Rewrite, Shelve, Shelving, Totals, Work
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DiskFailed, MemoryCapped, describe_os_error
+from headrace.common.exporter import Exporter
+from headrace.common.figures import BUFFER, Family, families
 from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.fragments import size_of
 from headrace.common.wire.gate import Gate, listen
 from headrace.common.wire.port import Port
 
 LOG = logging.getLogger(__name__)
+LOOK_S = 5.0  # in which the loop answers a thread that asks
 TICK_S = 0.05
 MESSAGES_A_DRAIN = 512
 BYTES_A_DRAIN = 4 << 20  # acks of what the threads have done meanwhile wait for the end of a drain
@@ -84,6 +87,17 @@ class Server:
                 self._loop.remove_reader(fd)
             self._executor.shutdown(wait=True)
             self._shelving.shutdown(wait=True)
+
+    def figures(self) -> Iterator[Family]:
+        """What the status says, for any other thread; nothing once the loop has ended."""
+        found: Future[dict[str, Any]] = Future()
+        with contextlib.suppress(RuntimeError, TimeoutError):
+            self._loop.call_soon_threadsafe(self._look, found)
+            yield from families(BUFFER, found.result(LOOK_S))
+
+    def _look(self, found: Future[dict[str, Any]]) -> None:
+        if found.set_running_or_notify_cancel():
+            found.set_result(self._service.watch.status(self._service, self._clock.now()))
 
     def _stop(self, reason: str) -> None:
         if self._service.stopping:
@@ -260,14 +274,18 @@ def _run(
     LOG.info("listening on %s", endpoint)
     ready = None if settings.ready is None else partial(settings.ready, endpoint)
     try:
-        _runner()(_main(service, worker, Port(socket, gate), clock, ready))
+        _runner()(_main(service, worker, Port(socket, gate), clock, ready, settings.exporter))
     finally:
         if backups is not None:
             backups.close()
 
 
-async def _main(service: Service, worker: PoolWorker, port: Port, clock: Clock, ready: Callable[[], None] | None) -> None:
-    await Server(service, worker, port, clock, ready).run()
+async def _main(
+    service: Service, worker: PoolWorker, port: Port, clock: Clock, ready: Callable[[], None] | None, exporter: Exporter
+) -> None:
+    server = Server(service, worker, port, clock, ready)
+    with exporter.serve(server.figures):
+        await server.run()
 
 
 def _unsaid(context: dict[str, Any]) -> RuntimeError:

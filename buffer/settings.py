@@ -13,6 +13,7 @@ from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pinned import Pinned
 from headrace.buffer.pool import SACReplayPool
 from headrace.common.bound import Bound
+from headrace.common.exporter import Exporter
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire.network import NetworkConfig
 
@@ -41,6 +42,7 @@ class BufferSettings:
     limits: BufferConfig = field(default_factory=BufferConfig)
     readers: int = 1
     update_rows: int = 256
+    exporter: Exporter = Exporter()
 
     def bound(self, spec: TransitionSpec | None) -> Bound:
         """The private memory that the process declares, with rows of ``spec``."""

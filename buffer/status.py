@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.buffer.gathered import of_actors, spread, told_apart
 from headrace.buffer.limits import Limits
 from headrace.buffer.worker import Totals
 from headrace.common.block import Array
@@ -157,7 +158,9 @@ class Watch:
     def summary(self, service: Service, now: float) -> dict[str, Any]:
         """The part of the status that the learner writes to the run's metrics."""
         returns = [r for r, _ in self._returns]
-        ages = [self._age(self.record(s.id).version, service, now) for s in service.fleet.sessions("actor")]
+        actors = {s.id: s for s in service.fleet.sessions("actor")}
+        apart = [self._actor(actors[name], service, now) for name in told_apart(actors)]
+        ages = [self._age(self.record(name).version, service, now) for name in actors]
         return {
             "env_steps": service.totals.env_steps,
             "updates": service.totals.updates,
@@ -175,6 +178,14 @@ class Watch:
             "policy_age_s": round(max((a[1] for a in ages), default=0.0), 3),
             "evaluations": len(self._evaluations),
             "evaluation": self._evaluations[-1] if self._evaluations else None,
+            "pool_fill": round(service.totals.size / service.totals.info.get("capacity", 1), 5),
+            "rows_lost": service.totals.counters.get("lost_before", 0),
+            "rows_rejected": sum(service.rejected.by_reason.values()),
+            "messages_refused": sum(service.refused.by_reason.values()),
+            "memory": process_memory(),
+            "actors_connected": len(actors),
+            "actor_env_steps_s": spread([round(self.record(name).rate.per_second(), 2) for name in actors]),
+            "actors": of_actors(apart),
         }
 
     def status(self, service: Service, now: float) -> dict[str, Any]:

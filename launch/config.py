@@ -16,6 +16,7 @@ from headrace.buffer.config import BufferConfig, PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.common.config import describe, dump, flatten, load, merge, option, parse_overrides
 from headrace.common.errors import ConfigError
+from headrace.common.exporter import MetricsConfig
 from headrace.common.wire.network import NetworkConfig
 from headrace.launch.sizes import require_sizes
 from headrace.launch.supervision import SupervisorConfig
@@ -102,6 +103,7 @@ class RunConfig:
     eval: EvalConfig = option(factory=EvalConfig, help="evaluation")
     network: NetworkConfig = option(factory=NetworkConfig, help="how roles meet")
     sinks: SinkConfig = option(factory=SinkConfig, help="where metrics go")
+    metrics: MetricsConfig = option(factory=MetricsConfig, help="where each process serves its figures")
     supervisor: SupervisorConfig = option(factory=SupervisorConfig, help="how roles are kept alive")
 
     def check(self, path: str = "") -> None:
@@ -244,7 +246,7 @@ def resumable_keys() -> list[str]:
 def digest(config: RunConfig) -> str:
     """SHA-256 in hex of what decides a run's result: the config without names, places and limits of processes."""
     plain = dump(config)
-    for section in ("run", "policy_server", "buffer", "network", "sinks", "supervisor"):
+    for section in ("run", "policy_server", "buffer", "network", "sinks", "metrics", "supervisor"):
         plain.pop(section)
     plain["mode"], plain["pool_from"] = config.run.mode, config.run.pool_from
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

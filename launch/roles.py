@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import headrace
 from headrace.common.config import replace
 from headrace.common.errors import (
     CheckpointError,
@@ -28,6 +29,7 @@ from headrace.common.errors import (
     SpecError,
     describe_os_error,
 )
+from headrace.common.exporter import Exporter
 from headrace.common.limits import raise_open_files
 from headrace.launch.config import RunConfig
 from headrace.launch.exits import FAILED, GROUP_LOST, MUST_NOT_RESTART, STOPPED
@@ -71,6 +73,7 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
         limits=config.buffer,
         readers=config.learner.ranks,
         update_rows=config.learner.batch_size * max(1, len(config.sampling.mixes)),
+        exporter=_exporter(config, run, "buffer", "buffer"),
     )
     _leave_signals_to_the_role()
     return serve(settings)
@@ -96,6 +99,7 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
         read_policy(init_from) if init_from else None,
         config.pacing.offline_updates,
         PoolView,
+        _exporter(config, run, "learner", learner_id),
     )
     _leave_signals_to_the_role()
     return learn(settings)
@@ -105,7 +109,8 @@ def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_
     """Act in the environment and hand over what happens."""
     from headrace.actor.loop import run as act
 
-    settings = _player(config, connect or find_endpoint(config, run), actor_id)
+    exporter = _exporter(config, run, "actor", actor_id)
+    settings = _player(config, connect or find_endpoint(config, run), actor_id, exporter)
     _leave_signals_to_the_role()
     return act(settings)
 
@@ -119,7 +124,8 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
         raise ConfigError("eval.every: 0 means no evaluation during the run; nearest valid for an evaluator: 1")
     config.require_evaluable()
     judging = replace(config, actor=replace(config.actor, ema=config.eval.ema))
-    player = _player(judging, connect or find_endpoint(config, run), evaluator_id)
+    exporter = _exporter(config, run, "evaluator", evaluator_id)
+    player = _player(judging, connect or find_endpoint(config, run), evaluator_id, exporter)
     checkpoints = run.checkpoints if run is not None else None
     settings = EvaluatorSettings(player, config.eval.every, config.eval.episodes, checkpoints)
     _leave_signals_to_the_role()
@@ -140,13 +146,19 @@ def run_policy_server(config: RunConfig, run: RunDir | None, connect: str | None
     return decide(settings)
 
 
-def _player(config: RunConfig, endpoint: str, identity: str) -> ActorSettings:
+def _player(config: RunConfig, endpoint: str, identity: str, exporter: Exporter) -> ActorSettings:
     from headrace.actor.device import require_device
     from headrace.actor.joining import ActorSettings
 
     require_device(config.actor.device)
     parts = config.env, config.window, config.actor, config.network, config.seed, config.robot, config.policy_server
-    return ActorSettings(endpoint, identity, *parts)
+    return ActorSettings(endpoint, identity, *parts, exporter)
+
+
+def _exporter(config: RunConfig, run: RunDir | None, role: str, identity: str) -> Exporter:
+    about = {"run": config.run.name if run is None else run.path.name, "role": role, "id": identity}
+    announce = None if run is None else partial(run.write_target, about)
+    return Exporter(config.metrics, tuple({**about, "version": headrace.__version__}.items()), announce)
 
 
 def own_id(kind: str) -> str:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -37,6 +38,7 @@ class RunDir:
         self.keys = path / "keys"
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
+        self.targets = path / "metrics"
         self.curve = path / "curve.png"
         self.environment = path / "environment.txt"
         self.result = path / "result.json"
@@ -152,6 +154,12 @@ class RunDir:
     def write_endpoint(self, endpoint: str) -> None:
         """Tell the other roles where the buffer listens."""
         write_whole(self.endpoint, endpoint + "\n")
+
+    def write_target(self, about: Mapping[str, str], address: str) -> None:
+        """Tell Prometheus (``file_sd_configs``) where a process serves its figures; ``about`` has its role and id."""
+        self.targets.mkdir(exist_ok=True)
+        name = quote("-".join(dict.fromkeys((about["role"], about["id"]))), safe="")
+        write_whole(self.targets / f"{name}.json", json.dumps([{"targets": [address], "labels": dict(about)}]) + "\n")
 
     def wait_endpoint(self, deadline_s: float) -> str:
         """Where the buffer listens, waiting until it says so.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.ending import end_code
 from headrace.common.errors import CheckpointError, DeadlineExceeded
+from headrace.common.figures import learner_families
+from headrace.common.metrics import process_memory
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.link import Link, new_hello
@@ -74,7 +77,7 @@ def _run(settings: LearnerSettings, group: Group, stop: threading.Event, clock: 
         if welcome is not None:
             gatherer.start()
             if group.leads:
-                with MetricSinks(settings.run_dir, settings.sinks) as sinks:
+                with MetricSinks(settings.run_dir, settings.sinks) as sinks, _exporting(settings, sinks):
                     done = LearnerLoop(settings, welcome, feed, link, sinks, clock, group).run(stop)
             else:
                 RankLoop(settings, welcome, feed, link, group).run()
@@ -82,6 +85,10 @@ def _run(settings: LearnerSettings, group: Group, stop: threading.Event, clock: 
         gatherer.close()
         link.close(Goodbye(done))
     return end_code(feed.stop, stop)
+
+
+def _exporting(settings: LearnerSettings, sinks: MetricSinks) -> AbstractContextManager[None]:
+    return settings.exporter.serve(lambda: learner_families(sinks.newest))
 
 
 def _hello(settings: LearnerSettings, group: Group) -> Hello:
@@ -281,6 +288,7 @@ class LearnerLoop:
         self._not_saved = self._saver.not_saved
         accepted = self._feed.summary.get("rows_accepted")
         values = self._report.values(now, self.sac, self._metrics, self._batch, accepted)
+        values |= {f"learner/{name}": size for name, size in process_memory().items()}
         self._sinks.write({**{f"run/{k}": v for k, v in self._feed.summary.items()}, **values})
         about: dict[str, Any] = {"ranks": self._group.size}
         if self._not_saved:

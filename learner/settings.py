@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.cores import usable_cores
+from headrace.common.exporter import Exporter
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import WeightSet
 from headrace.common.wire.messages import Welcome
@@ -35,6 +36,7 @@ class LearnerSettings:
     init_from: WeightSet | None = None
     offline_updates: int = 0
     open_view: OpenView | None = None
+    exporter: Exporter = Exporter()
 
     def make_sac(self, welcome: Welcome, group: Group) -> SAC:
         """What this rank of the group learns with, for the pool's spec."""

@@ -48,6 +48,7 @@ class MetricSinks:
     """All sinks of one learner.
 
     Attributes:
+        newest: the values of the last moment.
         not_logged: why the last moment is not recorded everywhere; empty when it is.
 
     Args:
@@ -68,6 +69,7 @@ class MetricSinks:
         if config.wandb:
             self._sinks.append(WandB(run_dir, config.wandb_project))
         self._lines = Lines(run_dir / "metrics.jsonl")
+        self.newest: Mapping[str, Any] = {}
         self.not_logged = ""
 
     def write(self, values: Mapping[str, Any]) -> None:
@@ -77,6 +79,7 @@ class MetricSinks:
             values: name -> number, text, None, or a mapping of those; ``learner/updates`` is the step. Numbers that are
                 not finite become null in the file and are left out elsewhere.
         """
+        self.newest = values
         record = {"time_s": round(self._wall(), 3), **values}
         try:
             self._lines.add(json.dumps(_plain(record), allow_nan=False))
