@@ -6,6 +6,8 @@ from campaign.planting import Mutant
 
 SESSION, SERVICE = ("tests/protocol/test_session.py",), ("tests/protocol/test_service.py",)
 LEDGER = ("tests/unit/buffer/test_ledger.py",)
+FIGURES, EXPORTER = ("tests/unit/common/test_figures.py",), ("tests/unit/common/test_exporter.py",)
+GATHERED = ("tests/unit/buffer/test_gathered.py",)
 
 FLEET = (
     Mutant(
@@ -54,4 +56,23 @@ FLEET = (
         "        allowances",
         SERVICE,
     ),
+    Mutant(
+        "figures-served-unasked", "common/exporter.py", "        if not self.config.bind:\n", "        if False:\n", EXPORTER
+    ),
+    Mutant("ports-kept-for-ever", "common/exporter.py", "            server.server_close()\n", "            pass\n", EXPORTER),
+    Mutant(
+        "figures-of-the-first-look",
+        "common/exporter.py",
+        "for family in self._look():",
+        "for family in vars(self).setdefault('once', [*self._look()]):",
+        EXPORTER,
+    ),
+    Mutant("figures-without-value", "common/figures.py", "number if math.isfinite(number) else None", "number", FIGURES),
+    Mutant("flags-are-figures", "common/figures.py", "isinstance(value, bool) or ", "", FIGURES),
+    Mutant("figures-told-by-two", "common/figures.py", ' and not name.startswith("run/")', "", FIGURES),
+    Mutant("labels-with-their-prefix", "common/figures.py", "key[len(step) - 1 :]", "key", FIGURES),
+    Mutant(
+        "actors-told-in-any-order", "buffer/gathered.py", "sorted(names)[:MOST_ACTORS]", "list(names)[:MOST_ACTORS]", GATHERED
+    ),
+    Mutant("actors-told-without-end", "buffer/gathered.py", "sorted(names)[:MOST_ACTORS]", "sorted(names)", GATHERED),
 )
