@@ -7,6 +7,7 @@ from campaign.chaos_faults import CHAOS
 from campaign.checkpoint_faults import CHECKPOINTS
 from campaign.classifier_faults import CLASSIFIER
 from campaign.client_faults import CLIENT
+from campaign.cluster_faults import CLUSTER
 from campaign.data_faults import DATA
 from campaign.deciding_faults import DECIDING
 from campaign.drawing_faults import DRAWING
@@ -37,6 +38,7 @@ MUTANTS = {
         *CHECKPOINTS,
         *CLASSIFIER,
         *CLIENT,
+        *CLUSTER,
         *DATA,
         *DECIDING,
         *DRAWING,

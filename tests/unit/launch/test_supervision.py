@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.launch.exits import MUST_NOT_RESTART
+from headrace.launch.exits import BUFFER_LEFT, MUST_NOT_RESTART
 from headrace.launch.supervision import DONE, FAILED, INTERRUPTED, Action, RolePlan, Supervision, SupervisorConfig
 
 PLANS = [
@@ -44,6 +44,13 @@ def test_a_death_is_answered_by_a_start_after_the_pause(name, code):
     assert supervision.tick(5.9) == []
     assert supervision.tick(6.0) == [Action("start", name)]
     assert name in supervision.notices()[0]
+
+
+def test_a_role_that_left_with_its_buffer_has_ended_in_order():
+    supervision = running()
+    supervision.exited("actor-0", BUFFER_LEFT, 5.0)
+    assert supervision.tick(5.0 + CONFIG.pause_max_s) == [Action("start", "actor-0")]
+    assert supervision.notices() == []
 
 
 def test_the_pause_doubles_up_to_its_limit():

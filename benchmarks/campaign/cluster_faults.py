@@ -1,0 +1,78 @@
+"""Planted faults of runs over several hosts: topology, plan, engines, the doctor of links, and how a role ends."""
+
+from __future__ import annotations
+
+from campaign.planting import Mutant
+
+HERE = "tests/unit/launch/cluster"
+TOPOLOGY, PLAN, CHECKUP, RAY = ((f"{HERE}/test_{name}.py",) for name in ("topology", "plan", "checkup", "ray_job"))
+ENDING = ("tests/unit/common/test_ending.py",)
+
+CLUSTER = (
+    Mutant("loopback-dialled-by-others", "launch/cluster/topology.py", "is_loopback(endpoint) and others", "False", TOPOLOGY),
+    Mutant("two-listeners-on-a-port", "launch/cluster/topology.py", "if (host, port) in taken:", "if False:", TOPOLOGY),
+    Mutant("one-id-for-two-actors", "launch/cluster/topology.py", "if name in seen:", "if False:", TOPOLOGY),
+    Mutant(
+        "open-without-keys", "launch/cluster/topology.py", "if opened and not self.keys", "if False and not self.keys", TOPOLOGY
+    ),
+    Mutant("a-name-to-listen-at", "launch/cluster/plan.py", "        address = ANY_IPV4\n", "        pass\n", PLAN),
+    Mutant("ipv6-without-brackets", "launch/cluster/topology.py", 'if ":" in address else', 'if "!" in address else', TOPOLOGY),
+    Mutant(
+        "ranks-of-one-number",
+        "launch/cluster/plan.py",
+        "how = ranks_words(nodes, str(number),",
+        'how = ranks_words(nodes, "0",',
+        PLAN,
+    ),
+    Mutant(
+        "ranks-that-listen-on-one-host", "launch/cluster/topology.py", "if len(self.ranks) > 1 else", "if self.ranks else", PLAN
+    ),
+    Mutant(
+        "all-secrets-to-every-host",
+        "launch/cluster/plan.py",
+        "for start in starts if start.host == host for name",
+        "for start in starts for name",
+        PLAN,
+    ),
+    Mutant("all-secrets-to-every-pod", "launch/cluster/kubernetes.py", 'if start.kind != "buffer":', "if False:", PLAN),
+    Mutant("units-that-never-rest", "launch/cluster/systemd.py", "RestartPreventExitStatus={usage} {permanent}\n", "", PLAN),
+    Mutant(
+        "a-specifier-in-a-unit",
+        "launch/cluster/systemd.py",
+        'directory=start.directory.replace("%", "%%")',
+        "directory=start.directory",
+        PLAN,
+    ),
+    Mutant(
+        "an-expired-job-is-over", "launch/cluster/slurm.py", '  scontrol requeue "$SLURM_JOB_ID"\nelse', "  true\nelse", PLAN
+    ),
+    Mutant("a-dead-step-stays-dead", "launch/cluster/slurm.py", "for _ in {{1..20}}; do", "for _ in {{1..1}}; do", PLAN),
+    Mutant(
+        "guests-who-measure-are-cut-off",
+        "launch/cluster/checkup.py",
+        " and self.there.isdisjoint(awaited))",
+        ")",
+        CHECKUP,
+    ),
+    Mutant(
+        "a-key-of-another-role", "launch/cluster/checkup.py", "files.secret(name, roles[name])", "files.secret(name)", CHECKUP
+    ),
+    Mutant(
+        "public-halves-not-looked-for", "launch/cluster/checkup.py", "        if missing:\n", "        if False:\n", CHECKUP
+    ),
+    Mutant("a-learners-own-place-is-taken", "launch/cluster/checkup.py", 'RANK = "rank"', 'RANK = "learner"', CHECKUP),
+    Mutant(
+        "what-fails-again-is-repeated", "launch/cluster/ray_job.py", "if code in (USAGE, MUST_NOT_RESTART)", "if False", RAY
+    ),
+    Mutant("a-cancelled-task-leaves-its-process", "launch/cluster/ray_job.py", "            child.terminate()\n", "", RAY),
+    Mutant("a-run-without-its-buffer", "launch/cluster/ray_job.py", '("buffer", LEARNER)', "(LEARNER,)", RAY),
+    Mutant("a-buffer-that-left-is-a-goal", "common/ending.py", "not told.done and", "told.done and", ENDING),
+    Mutant("a-signal-is-a-buffer-that-left", "common/ending.py", " and not stop.is_set()", "", ENDING),
+    Mutant(
+        "a-role-that-left-with-its-buffer-has-died",
+        "launch/supervision.py",
+        "code = 0 if code == BUFFER_LEFT else code",
+        "code = code",
+        ("tests/unit/launch/test_supervision.py",),
+    ),
+)
