@@ -31,7 +31,10 @@ keep() {{
   done
   exit "$code"
 }}
-until_gone() {{ while :; do wait "$1"; code=$?; kill -0 "$1" 2>/dev/null || break; done; }}  # a trap ends a wait
+until_gone() {{
+  while wait "$1"; kill -0 "$1" 2>/dev/null; do :; done  # a trap ends a wait
+  wait "$1"; code=$?  # and what it missed is remembered
+}}
 
 # The time limit comes, or somebody cancels: the role ends in order; in the first case the same job goes on from there.
 expiring=''
