@@ -143,7 +143,17 @@ def _actor(topology: Topology, place: ActorPlace, name: str) -> Start:
 
 def _player(topology: Topology, kind: str, host: str, name: str, shard: int, *more: str) -> Start:
     evaluate = ("--evaluate",) if kind == EVALUATOR else ()
-    words = (topology.command, "actor", topology.config, *_connect(topology), "--id", name, *evaluate, *_common(topology), *more)
+    words = (
+        topology.command,
+        "actor",
+        topology.config,
+        *_connect(topology),
+        "--id",
+        name,
+        *evaluate,
+        *_common(topology),
+        *more,
+    )
     return _start(topology, name, kind, host, words, dials=(topology.endpoints[shard],), keys=(holder(kind, name)[0],))
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+from pathlib import Path
+
 import pytest
 import yaml
 
 from headrace.common.errors import ConfigError
+from headrace.launch.cluster.plan import make_plan
+from headrace.launch.cluster.shown import key_commands
 from headrace.launch.cluster.topology import is_topology, read_topology
 
 RUN = {"env": {"id": "Pendulum-v1"}, "pool": {"max_actors": 8}}
@@ -104,3 +110,17 @@ def test_without_keys_a_run_is_on_loopback_or_says_that_nobody_else_is_there(tmp
 def test_a_topology_is_told_from_a_runs_config():
     assert is_topology(LAB)
     assert not is_topology(RUN)
+
+
+def test_the_example_is_one(tmp_path):
+    examples = Path(__file__).resolve().parents[4] / "examples"
+    for path in (examples / "hosts" / "cluster.yaml", examples / "pendulum.yaml"):
+        shutil.copy(path, tmp_path)
+    topology, run = read_topology(tmp_path / "cluster.yaml")
+    assert topology.endpoints == ("tcp://10.77.0.1:5555",)
+    page = (examples.parent / "docs" / "many-hosts.md").read_text()
+    topology.require_fits(run)
+    for start in make_plan(topology):
+        assert shlex.join(start.words) in page  # the page's lines are those that it prints
+    for line in key_commands(topology):
+        assert line in page
