@@ -5,7 +5,8 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 HERE = "tests/unit/launch/cluster"
-TOPOLOGY, PLAN, CHECKUP, RAY = ((f"{HERE}/test_{name}.py",) for name in ("topology", "plan", "checkup", "ray_job"))
+TOPOLOGY, CHECKUP, RAY = ((f"{HERE}/test_{name}.py",) for name in ("topology", "checkup", "ray_job"))
+PLAN = f"{HERE}/test_plan.py::test_"
 ENDING = ("tests/unit/common/test_ending.py",)
 
 CLUSTER = (
@@ -15,38 +16,70 @@ CLUSTER = (
     Mutant(
         "open-without-keys", "launch/cluster/topology.py", "if opened and not self.keys", "if False and not self.keys", TOPOLOGY
     ),
-    Mutant("a-name-to-listen-at", "launch/cluster/plan.py", "        address = ANY_IPV4\n", "        pass\n", PLAN),
+    Mutant(
+        "a-name-to-listen-at",
+        "launch/cluster/plan.py",
+        "        address = ANY_IPV4\n",
+        "        pass\n",
+        (PLAN + "a_buffer_listens_where_it_can",),
+    ),
     Mutant("ipv6-without-brackets", "launch/cluster/topology.py", 'if ":" in address else', 'if "!" in address else', TOPOLOGY),
     Mutant(
         "ranks-of-one-number",
         "launch/cluster/plan.py",
         "how = ranks_words(nodes, str(number),",
         'how = ranks_words(nodes, "0",',
-        PLAN,
+        (PLAN + "only_the_buffer_and_the_first_rank_listen_and_ranks_meet_there",),
     ),
     Mutant(
-        "ranks-that-listen-on-one-host", "launch/cluster/topology.py", "if len(self.ranks) > 1 else", "if self.ranks else", PLAN
+        "ranks-that-listen-on-one-host",
+        "launch/cluster/topology.py",
+        "if len(self.ranks) > 1 else",
+        "if self.ranks else",
+        (PLAN + "ranks_of_one_host_meet_nobody_else",),
     ),
     Mutant(
         "all-secrets-to-every-host",
         "launch/cluster/plan.py",
         "for start in starts if start.host == host for name",
         "for start in starts for name",
-        PLAN,
+        (PLAN + "every_role_has_its_key_and_each_host_only_its_own",),
     ),
-    Mutant("all-secrets-to-every-pod", "launch/cluster/kubernetes.py", 'if start.kind != "buffer":', "if False:", PLAN),
-    Mutant("units-that-never-rest", "launch/cluster/systemd.py", "RestartPreventExitStatus={usage} {permanent}\n", "", PLAN),
+    Mutant(
+        "all-secrets-to-every-pod",
+        "launch/cluster/kubernetes.py",
+        'if start.kind != "buffer":',
+        "if False:",
+        (PLAN + "kubernetes_manifests_hang_together",),
+    ),
+    Mutant(
+        "units-that-never-rest",
+        "launch/cluster/systemd.py",
+        "RestartPreventExitStatus={usage} {permanent}\n",
+        "",
+        (PLAN + "systemds_units_say_when_not_to_start_again",),
+    ),
     Mutant(
         "a-specifier-in-a-unit",
         "launch/cluster/systemd.py",
         'directory=start.directory.replace("%", "%%")',
         "directory=start.directory",
-        PLAN,
+        (PLAN + "systemds_units_say_when_not_to_start_again",),
     ),
     Mutant(
-        "an-expired-job-is-over", "launch/cluster/slurm.py", '  scontrol requeue "$SLURM_JOB_ID"\nelse', "  true\nelse", PLAN
+        "an-expired-job-is-over",
+        "launch/cluster/slurm.py",
+        '  scontrol requeue "$SLURM_JOB_ID"\nelse',
+        "  true\nelse",
+        (PLAN + "slurms_job_restarts_a_step_and_requeues_at_its_time_limit_or_ends",),
     ),
-    Mutant("a-dead-step-stays-dead", "launch/cluster/slurm.py", "for _ in {{1..20}}; do", "for _ in {{1..1}}; do", PLAN),
+    Mutant(
+        "a-dead-step-stays-dead",
+        "launch/cluster/slurm.py",
+        "for _ in {{1..20}}; do",
+        "for _ in {{1..1}}; do",
+        (PLAN + "slurms_job_restarts_a_step_and_requeues_at_its_time_limit_or_ends",),
+    ),
     Mutant(
         "guests-who-measure-are-cut-off",
         "launch/cluster/checkup.py",
