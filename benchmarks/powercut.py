@@ -55,7 +55,7 @@ from campaign.choosing import add_only, plan_of
 from campaign.disk import SURVIVALS
 from campaign.machine import Machine
 from campaign.numbered import Verdict
-from campaign.process import ProcessFailed, Unable, guarded
+from campaign.process import ProcessFailed, guarded
 from campaign.strikes import Scale, said
 from campaign.target import Place, Target
 from campaign.writing import ACKED, Progress
@@ -69,13 +69,12 @@ SEED = 5
 IMAGE_BYTES = 64 << 20
 FULL, QUICK = Scale((20_000, 24_000), 4_000), Scale((4_000, 5_000), 4_000)
 FILL = 1.25  # of the larger capacity: the ring has wrapped before the first cut
-FILL_S = 60.0
+FILL_S = 900.0  # a deadline
 SPANS = {"load": 1.0, "capacity": 0.15}  # a cut comes at a random time within this (s) of what it is to hit
 SABOTAGES = ("buffer", "disk")  # who does not sync
 SABOTAGED_S = 1.0
 CHANGES = 40  # and then within this many writes and flushes, so that few cuts come while the disk is idle
 MEMORY_S, SNAPSHOT_EVERY_S, LOOK_S, SLACK_S = (1.5, 3.0), 0.7, 0.01, 0.2
-UNABLE = 2  # exit code
 
 
 def main() -> int:
@@ -89,11 +88,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the campaign ends it
         machine.serve(json.loads(args.disk))
         return 0
-    try:
-        machine.require()
-    except Unable as error:
-        print(f"powercut.py: {error}", file=sys.stderr)
-        return UNABLE
+    machine.require()
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="headrace-cuts-") as root:
         machine.format_image(Path(root) / "empty.img", IMAGE_BYTES)
@@ -136,9 +131,8 @@ def series(root: Path, empty: Path, plan: list[tuple[str, int]], scale: Scale) -
         return
     root.mkdir()
     fill = int(FILL * max(scale.capacities))
-    aim = Target(root, scale.rate, fill, "synced")
-    host = Machine(root / "machine", empty)
-    try:
+    with contextlib.ExitStack() as ends:
+        aim, host = started(ends, root, empty, scale, "synced")
         capacity = scale.capacities[0]
         boot(aim, host, capacity)
         aim.wait(lambda: aim.progress.acked() >= fill, "full pool", FILL_S)
@@ -150,7 +144,7 @@ def series(root: Path, empty: Path, plan: list[tuple[str, int]], scale: Scale) -
             record, image = struck(root, aim, host, kind, capacity, rng)
             now = aim.progress.known()
             try:
-                host = Machine(root / f"machine-{kind}-{trial}", image)
+                host = plugged(ends, aim, root / f"machine-{kind}-{trial}", image)
                 record["restart_s"] = round(boot(aim, host, capacity), 3)
             except ProcessFailed as error:
                 record |= {"passed": False, "problems": [*record["problems"], str(error).replace(str(root), "")]}
@@ -160,9 +154,6 @@ def series(root: Path, empty: Path, plan: list[tuple[str, int]], scale: Scale) -
             image.unlink()
             if not record["passed"]:
                 return  # what comes after a fault would count it again
-    finally:
-        aim.close()
-        host.close()
 
 
 def boot(aim: Target, host: Machine, capacity: int, *, unsynced: bool = False) -> float:
@@ -215,6 +206,8 @@ def forgotten(root: Path, empty: Path, trial: int, scale: Scale) -> records.Reco
         boot(aim, host, capacity)
         end = time.monotonic() + float(rng.uniform(*MEMORY_S))
         while (now := time.monotonic()) < end or not any(aim.place.snapshots.glob("snapshot-*")):
+            if now > end + FILL_S:
+                raise ProcessFailed(f"no snapshot within {FILL_S:g} s")
             if not begun or now > begun[-1] + SNAPSHOT_EVERY_S:
                 aim.ask_snapshot()
                 begun.append(now)
@@ -247,10 +240,15 @@ def started(
     """Writers and a machine, which ``ends`` ends in the right order."""
     aim = Target(place, scale.rate, int(FILL * max(scale.capacities)), ack)
     ends.callback(aim.close)
-    host = Machine(place / "machine", empty, honest=honest)
+    return aim, plugged(ends, aim, place / "machine", empty, honest=honest)
+
+
+def plugged(ends: contextlib.ExitStack, aim: Target, place: Path, image: Path, *, honest: bool = True) -> Machine:
+    """A machine for the buffer of ``aim``, which ``ends`` closes."""
+    host = Machine(place, image, honest=honest)
     ends.callback(host.close)
     ends.callback(aim.kill)  # before the machine is closed
-    return aim, host
+    return host
 
 
 def sabotaged(root: Path, who: str) -> bool:

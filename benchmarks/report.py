@@ -6,8 +6,8 @@
 
 What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings
 and curve, headrace beside its peers, a robot that learns, a whole job under faults, survival, kills under load, power cuts,
-mutated messages, the speed of pool and learner, what keys cost, and planted faults. A gate without records says "not run yet".
-Records that no section knows are listed with their newest line.
+rows by mapping, the stall by a snapshot, damaged files, mutated messages, the speed of pool and learner, what keys cost, and
+planted faults. A gate without records says "not run yet". Records that no section knows are listed with their newest line.
 
 How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
 """
@@ -18,7 +18,7 @@ import argparse
 import json
 import sys
 
-from campaign import records, robot_table, tables
+from campaign import pool_tables, records, robot_table, tables
 from campaign.drawing import draw_curves
 from campaign.promise_tables import promise_section, tallies
 from campaign.registry import GATES, PICTURES
@@ -43,10 +43,10 @@ def main() -> int:
     if robot_drawn(robot, check=args.check):
         drawn.append(robot_table.PICTURE)
     known = promises()
-    shown = {*KNOWN, *(row.file for promise in known.values() for row in promise.parts)}
+    shown = {*KNOWN, *pool_tables.FILES, *(row.file for promise in known.values() for row in promise.parts)}
     others = {name: lines for name, lines in found.items() if name not in shown}
     promised = promise_section(known, found)
-    measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos, robot)
+    measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos, robot, found)
     text = tables.page(gates, peers, survival, others, drawn, *measured)
     page = records.RESULTS / PAGE
     if args.check:
@@ -56,7 +56,7 @@ def main() -> int:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     print(page.relative_to(records.ROOT))
-    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot)
+    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot, found)
     kept = {name: tally.state for name, tally in tallies(known, found).items()}
     print(json.dumps({**{line.name: line.state for line in lines}, **kept}))
     return 0

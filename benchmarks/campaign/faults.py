@@ -27,6 +27,7 @@ from campaign.promise_faults import PROMISES
 from campaign.robot_faults import ROBOTS
 from campaign.role_faults import ROLES
 from campaign.steering_faults import STEERING
+from campaign.trial_faults import TRIALS
 from campaign.wire_faults import WIRE
 
 MUTANTS = {
@@ -57,6 +58,7 @@ MUTANTS = {
         *ROBOTS,
         *ROLES,
         *STEERING,
+        *TRIALS,
         *WIRE,
     )
 }

@@ -24,7 +24,7 @@ from headrace.common import boot
 
 SCRIPT = Path(__file__).resolve().parents[1] / "powercut.py"
 TOOLS = ("mkfs.ext4", "mount", "umount")
-TOOL_S, STOP_S = 30.0, 10.0
+TOOL_S, STOP_S = 300.0, 60.0  # deadlines: on a busy machine all of it is slow
 NEW_MOUNTS, PRIVATE = 0x20000, 0x44000  # unshare(2): CLONE_NEWNS; mount(2): MS_REC | MS_PRIVATE
 BLOCK = 4096
 IDLE_MS = 300
@@ -109,9 +109,13 @@ class Machine:
         options = {"image": str(image), "file": str(self._file), "honest": honest}
         command = [sys.executable, str(SCRIPT), "--disk", json.dumps(options)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._ask()
-        self._file.stat()  # the kernel asks how large it is
-        _run("mount", "-t", "ext4", "-o", "loop", str(self._file), str(self.disk))
+        try:
+            self._ask()
+            self._file.stat()  # the kernel asks how large it is
+            _run("mount", "-t", "ext4", "-o", "loop", str(self._file), str(self.disk))
+        except BaseException:
+            self.close()  # a disk that comes up later must not look for an image that is gone
+            raise
 
     def cut(self, image: Path, survival: float, changes: int, seed: list[int]) -> dict[str, int]:
         """Cut the power when something is in the cache after so many more ``changes`` (writes and flushes), or none come.
@@ -140,8 +144,11 @@ class Machine:
         if process.stdin is None or process.stdout is None:
             raise ProcessFailed("the disk has no pipes")
         if request is not None:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
+            try:
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.flush()
+            except BrokenPipeError:
+                raise ProcessFailed(f"the disk ended with {process.wait(STOP_S)}") from None
         if not select.select([process.stdout], [], [], TOOL_S)[0]:
             raise ProcessFailed(f"the disk did not answer within {TOOL_S:g} s")
         line = process.stdout.readline()

@@ -19,6 +19,7 @@ from headrace.launch.leash import leash
 POLL_S = 0.05
 STOP_S = 15.0  # an ordered end of a run may take 10 s
 TAIL_LINES = 12
+UNABLE = 2  # exit code
 
 
 class ProcessFailed(Exception):
@@ -117,13 +118,19 @@ def headrace(*words: str) -> list[str]:
 
 
 def guarded(main: Callable[[], int]) -> int:
-    """Run a script's main; Ctrl-C and SIGTERM end it without a traceback, with exit code 130."""
+    """Run a script's main; Ctrl-C and SIGTERM end it without a traceback, with exit code 130.
+
+    What one of its processes did wrong ends it with one line and exit code 1, and what this machine cannot do with 2.
+    """
     try:
         with _terminate_as_interrupt():
             return main()
     except KeyboardInterrupt:
         print("stopped; what had finished is recorded, and the same command goes on from there", file=sys.stderr)
         return 130
+    except (ProcessFailed, Unable) as error:
+        print(f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}", file=sys.stderr)
+        return UNABLE if isinstance(error, Unable) else 1
 
 
 def _tail(ended: Ended) -> str:

@@ -20,6 +20,7 @@ from campaign.killing import ROLES
 from campaign.markdown import DASH, Line, Records, commit, commits, number, table
 from campaign.measures import MEASURES, OURS, Measure, pairs_of, summarise
 from campaign.numbered import FAULTS
+from campaign.pool_tables import pool_lines, pool_sections
 from campaign.records import Record, latest
 from campaign.registry import PICTURES
 from campaign.robot_table import PICTURE, robot_line, robot_section
@@ -48,15 +49,18 @@ def page(
     curve: Records = (),
     chaos: Records = (),
     robot: Records = (),
+    trials: Mapping[str, Records] | None = None,
 ) -> str:
-    """The whole page in Markdown."""
+    """The whole page in Markdown; ``trials``: those of :mod:`campaign.pool_tables`."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
         " the top of the script that measures it: `gates.py`, `peers.py`, `robot_learning.py`, `chaos.py`, `survival.py`,"
-        " `promises.py`, `kills.py`, `powercut.py`, `fuzz.py`, `pool.py`, `learner.py`, `curve.py` and `mutants.py` in"
-        " `benchmarks/`.",
-        _summary_table(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot),
+        " `promises.py`, `kills.py`, `powercut.py`, `torn.py`, `snapshots.py`, `damage.py`, `fuzz.py`, `pool.py`, `learner.py`,"
+        " `curve.py` and `mutants.py` in `benchmarks/`.",
+        _summary_table(
+            summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot, trials)
+        ),
         "## Promises",
         "What is promised, and the trials that try to break it; the commands are scripts of `benchmarks/`. A bound says how"
         " often a trial may fail at most, with 95 % confidence, after what was seen: 1 - 0.05^(1/N) after 0 of N.",
@@ -77,6 +81,7 @@ def page(
         _kills(kills),
         "## A pool whose machine loses its power",
         _powercuts(powercuts),
+        *pool_sections(trials or {}),
         "## Mutated messages",
         fuzz_section(fuzz),
         "## Speed of the pool",
@@ -105,20 +110,20 @@ def summary(
     curve: Records = (),
     chaos: Records = (),
     robot: Records = (),
+    trials: Mapping[str, Records] | None = None,
 ) -> list[Line]:
     """Every verdict."""
     lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
     lines += [robot_line(robot), chaos_line(chaos), *(_survival_line(role, survival) for role in ROLES)]
-    lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts)]
+    lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts), *pool_lines(trials or {})]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]
     lines += [speed_line("keys", name, curve) for name in CURVE]
     return [*lines, fuzz_line(fuzz), _mutants_line(mutants)]
 
 
-def _summary_table(*known: Records) -> str:
-    lines = summary(*known)
+def _summary_table(lines: Sequence[Line]) -> str:
     rows = [(line.name, f"**{line.state}**", line.text or DASH, *_origin(line.records)) for line in lines]
     return table(("what", "verdict", "measured", "commits", "dates", "machine"), rows)
 

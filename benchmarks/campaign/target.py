@@ -21,8 +21,8 @@ import numpy as np
 from campaign import numbered
 from campaign.numbered import Found, Rows, Verdict, Written
 from campaign.process import ProcessFailed
-from campaign.writing import ACKED, REJECTED, WRITERS, Array, Progress
-from headrace.buffer import generations, snapshot
+from campaign.writing import ACKED, OFFERED, REJECTED, WRITERS, Array, Progress
+from headrace.buffer import generations, manifest, snapshot
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.pacing import PacingConfig
 from headrace.buffer.pool import SACReplayPool
@@ -36,7 +36,7 @@ from headrace.common.wire.network import NetworkConfig
 HERE = Path(__file__).resolve().parents[1]
 SCRIPT = HERE / "kills.py"
 POLL_S = 0.002
-START_S, STOP_S, ANSWER_S = 60.0, 15.0, 10.0
+START_S, STOP_S, ANSWER_S = 300.0, 60.0, 60.0  # deadlines, and nothing measured: on a busy machine all of it is slow
 CHUNK = 8192
 SNAPSHOT_KEEP = 2
 SAMPLING = SamplingConfig(method="prioritised", priority_eps=numbered.PRIORITY_EPS)
@@ -160,9 +160,9 @@ class Target:
         while not holds():
             for name, process in (("buffer", self._buffer), ("writers", self._writers)):
                 if process is not None and process.poll() is not None:
-                    raise ProcessFailed(f"the {name} ended with {process.returncode} before there was {what}: {self._tail()}")
+                    raise ProcessFailed(f"the {name} ended with {process.returncode} before there was {what}: {self._seen()}")
             if time.monotonic() > end:
-                raise ProcessFailed(f"no {what} within {deadline_s:g} s: {self._tail()}")
+                raise ProcessFailed(f"no {what} within {deadline_s:g} s: {self._seen()}")
             time.sleep(POLL_S)
 
     def restart(self, capacity: int, *, boot: Path | None = None, unsynced: bool = False) -> float:
@@ -194,9 +194,18 @@ class Target:
         command = [sys.executable, str(SCRIPT), role, json.dumps(options)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, env=environment)
 
-    def _tail(self) -> str:
+    def _seen(self) -> str:
+        """What there is to say of a wait that was in vain."""
         lines = (self.place.root / "log").read_text(errors="replace").splitlines()
-        return " / ".join(lines[-3:]).replace(str(self.place.root), "")
+        log = " / ".join(lines[-3:]).replace(str(self.place.root), "") if lines else "nobody wrote to the log"
+        codes = {"buffer": self._buffer and self._buffer.poll(), "writers": self._writers.poll()}
+        gone = [f"the {name} ended with {code}" for name, code in codes.items() if code is not None]
+        gone += ["there is no buffer"] if self._buffer is None else []
+        alive = ", ".join(gone) or "buffer and writers run"
+        pool = "a pool" if os.path.exists(self.place.pool / manifest.NAME) else "no pool yet"
+        offered, acked = self.progress.total(OFFERED), self.progress.acked()
+        rows = f"{offered} rows offered, {acked} acknowledged in {self.progress.acks()} answers"
+        return f"{log}; {alive}; {pool}; {rows}; load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"
 
 
 def audit_copy(place: Place, progress: Progress) -> Verdict:
@@ -262,9 +271,13 @@ def _rows(pool: SACReplayPool, priorities: Array | None = None) -> Iterator[Rows
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    process.wait(STOP_S)
-    if process.stdin is not None:
-        process.stdin.close()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        raise ProcessFailed(f"process {process.pid} was told to end and has not within {STOP_S:g} s") from None
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _free_port() -> int:

@@ -33,7 +33,7 @@ STREAM, OFFERED, ACKED, ACKS, REJECTED, LABELS, LABELLED, RATED = range(8)
 SIZES = (1, 2, 7, 32, 32, 64, 200, 3000)  # rows of a block: the last ones wrap often, and take several commits
 OUTBOX_BYTES = 4 << 20
 LEAST_PART_BYTES = 4096  # to which blocks are joined where messages are to be short: some 30 rows
-WELCOME_S, WAIT_S = 60.0, 0.002
+WELCOME_S, WAIT_S = 300.0, 0.002
 BATCH, PREFETCH, RATE_EVERY_S = 256, 4, 0.02
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,10 +11,13 @@ from campaign import cuts
 from campaign.numbered import FAULTS
 from campaign.promise import Outcome, Part, Promise, Recorded, Tally, Trial, counted, told
 from campaign.records import Record
+from campaign.stalling import BLOCK, SPEC, insert, make_block
 from campaign.strikes import TRIALS
-from snapshots import acknowledged
 
+from headrace.buffer import PoolConfig, SACReplayPool
 from promised import p02_buffer_kill as kills
+
+ROUND, RATE_S = 8, 3.0  # blocks to a sync
 
 
 def tell(known: Sequence[Record], kinds: Sequence[str]) -> Tally:
@@ -30,6 +34,20 @@ def tell(known: Sequence[Record], kinds: Sequence[str]) -> Tally:
 def rates(trial: Trial) -> Outcome:
     """Rows a second that are inserted and acknowledged at each level; one sync for each 8 blocks of 32."""
     return Outcome({f"rows_per_s_{ack}": acknowledged(Path(trial.place), ack) for ack in TRIALS})
+
+
+def acknowledged(directory: Path, ack: str) -> float:
+    """Rows a second that are inserted and acknowledged at one level."""
+    block = make_block()
+    config = PoolConfig(min_block_rows=BLOCK, ack=ack)
+    with SACReplayPool(50_000, path=directory / ack, spec=SPEC, config=config) as pool:
+        begun, rows = time.perf_counter(), 0
+        while time.perf_counter() < begun + RATE_S:
+            for _ in range(ROUND):
+                insert(pool, block)
+            pool.sync()
+            rows += ROUND * BLOCK
+        return rows / (time.perf_counter() - begun)
 
 
 PROMISE = Promise(

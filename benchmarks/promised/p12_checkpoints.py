@@ -3,7 +3,7 @@
 learners  two processes write checkpoints into one run directory at once, as two learners that were started by mistake, and one
           is killed at a random time. The first must stay alone until it dies; each write that was said to be successful must be
           there, whole and its writer's own.
-inserts   a snapshot of a million rows is written beside inserts at a fixed rate (snapshots.py): what it adds to their stall.
+inserts   a snapshot of a million rows is written beside inserts at a fixed rate: what it adds to their stall (snapshots.py).
 training  checkpoints are written beside updates of an MLP of the usual size, one in ten seconds: what they add to its stall.
 """
 
@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from campaign import saving
+from campaign.pool_tables import STALLS, newest, sum_stalls
 from campaign.promise import MEDIAN, Bar, Outcome, Part, Promise, Recorded, Tally, Trial, counted, never, told
 from campaign.records import Record, latest
+from campaign.stalling import MISSED, MOST_STALL, NOISY
 from helpers.learner import make_batch, make_sac
-from snapshots import snapshots
 
 from headrace.common.errors import CheckpointsClaimed
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
@@ -36,7 +37,6 @@ KILLS = 200
 STALL = 0.01  # of wall time
 LEGS, LEG_S, SAVE_EVERY_S, WARM_S = 3, 20.0, 10.0, 2.0
 QUICK_LEG_S = 5.0
-ROWS, QUICK_ROWS = 1_000_000, 100_000
 SAVE_S = 30.0
 CHEETAH = TransitionSpec((ObsSpec("obs", (17,), "<f4"),), ActionSpec((6,), (-1.0,) * 6, (1.0,) * 6))
 
@@ -129,10 +129,15 @@ def write(place: Path, pool: str, epoch: int) -> int:
         return REFUSED
 
 
-def inserts(trial: Trial) -> Outcome:
-    """Snapshots."""
-    found = snapshots(trial.place, QUICK_ROWS if trial.quick else ROWS, 2 if trial.quick else 5)
-    return Outcome({"stall_added": found["stall"] - found["stall_alone"], "snapshot_s": found["snapshot_s"]})
+def inserts(known: Sequence[Record]) -> Tally:
+    """Snapshots; where the machine was too noisy to tell, no trial was made."""
+    own, said = newest(STALLS, known), sum_stalls(known)
+    low, high = said["interval"]
+    figures = f"stall_added {low:.4f} to {high:.4f}; noise {said['noise']:.4f}: {said['verdict']}" if own else ""
+    made = 0 if said["verdict"] == NOISY else len(own)
+    failures = sum(r["verdict"] == MISSED for r in own)
+    missed = said["verdict"] == MISSED
+    return Tally(made, STALLS.trials, failures, figures, f"stall_added <= {MOST_STALL:g}", missed, tuple(own))
 
 
 def training(trial: Trial) -> Outcome:
@@ -179,7 +184,7 @@ PROMISE = Promise(
         Recorded("kills", "checkpoints.py", "checkpoints.jsonl", kills),
         Recorded("faults", "checkpoints.py --faults", "checkpoints.jsonl", faults),
         Part("learners", 20, learners, (*never("not_refused", "wrong"), *told("written", "taken_over")), quick=2),
-        Part("inserts", 3, inserts, (Bar("stall_added", MEDIAN, high=STALL), *told("snapshot_s"))),
+        Recorded("inserts", "snapshots.py", STALLS.file, inserts),
         Part("training", 3, training, (Bar("stall_added", MEDIAN, high=STALL), *told("update_ms"))),
     ),
 )

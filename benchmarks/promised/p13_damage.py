@@ -7,15 +7,14 @@ it is.
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from campaign import harming
 from campaign.promise import SUM, Outcome, Part, Promise, Trial, at_least, never
 from campaign.saving import SPEC, state, weights
 
@@ -31,23 +30,13 @@ Harm = Callable[[Path, Path, np.random.Generator], str]  # of the newer one, bes
 
 def flip(newer: Path, older: Path, rng: np.random.Generator) -> str:
     """One bit at a random place of all files together."""
-    files = _files(newer)
-    offset = int(rng.integers(sum(path.stat().st_size for path in files)))
-    for path in files:
-        if offset < path.stat().st_size:
-            data = bytearray(path.read_bytes())
-            data[offset] ^= 1 << int(rng.integers(8))
-            path.write_bytes(data)
-            return path.name
-        offset -= path.stat().st_size
-    raise AssertionError("beyond the last file")
+    return harming.flip(newer, rng)
 
 
 def truncate(newer: Path, older: Path, rng: np.random.Generator) -> str:
     """The end of a file, from a random place on."""
     path = _any(newer, rng)
-    with path.open("r+b") as file:
-        file.truncate(int(rng.integers(path.stat().st_size)))
+    harming.truncate(path, rng)
     return path.name
 
 
@@ -60,7 +49,7 @@ def delete(newer: Path, older: Path, rng: np.random.Generator) -> str:
 
 def swap(newer: Path, older: Path, rng: np.random.Generator) -> str:
     """A file in place of the one that the other checkpoint has; where both are equal nothing would be harmed."""
-    names = [path.name for path in _files(newer) if path.read_bytes() != (older / path.name).read_bytes()]
+    names = [path.name for path in harming.files(newer) if path.read_bytes() != (older / path.name).read_bytes()]
     name = names[int(rng.integers(len(names)))]
     shutil.copyfile(older / name, newer / name)
     return name
@@ -98,7 +87,7 @@ def harmed(place: Path, rng: np.random.Generator, harms: Mapping[str, Harm], rou
 def judged(older: Path, newer: Path, name: str) -> list[str]:
     """What is wrong with what the next learner does after file ``name`` of the newer one was harmed."""
     wrong = []
-    with _heard() as lines:
+    with harming.heard(checkpoint.__name__) as lines:
         try:
             found = checkpoint.newest(older.parent)
             loaded = None if found is None else checkpoint.read(found)
@@ -124,29 +113,9 @@ def _step_of(path: Path) -> int:
     return int(path.name.removeprefix("step_"))
 
 
-def _files(path: Path) -> list[Path]:
-    return sorted(p for p in path.rglob("*") if p.is_file())
-
-
 def _any(path: Path, rng: np.random.Generator) -> Path:
-    found = _files(path)
+    found = harming.files(path)
     return found[int(rng.integers(len(found)))]
-
-
-@contextmanager
-def _heard() -> Iterator[list[str]]:
-    """What the checkpoints' log says within."""
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]  # the shortest handler
-    log = logging.getLogger(checkpoint.__name__)
-    log.addHandler(handler)
-    log.propagate = False
-    try:
-        yield lines
-    finally:
-        log.removeHandler(handler)
-        log.propagate = True
 
 
 PROMISE = Promise(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from campaign import machine, target
 from campaign.cuts import summarise
 from campaign.disk import SECTOR, Disk
+from campaign.process import ProcessFailed
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "powercut.py"
 needs_root = pytest.mark.skipif(
@@ -91,6 +94,35 @@ def test_a_real_cut_loses_nothing_acknowledged_and_planted_faults_are_found():
     assert (said["cuts"], said["failures"]) == (1, 0)
     assert said["acked"] > 5_000
     assert said["labels"] > 5
+
+
+def test_a_disk_that_does_not_answer_is_ended_with_its_machine(tmp_path, monkeypatch):
+    (tmp_path / "deaf.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(machine, "SCRIPT", tmp_path / "deaf.py")
+    monkeypatch.setattr(machine, "TOOL_S", 0.2)
+    made, popen = [], machine.subprocess.Popen
+    monkeypatch.setattr(machine.subprocess, "Popen", lambda *words, **how: made.append(popen(*words, **how)) or made[-1])
+    with pytest.raises(ProcessFailed, match=r"the disk did not answer within 0\.2 s"):
+        machine.Machine(tmp_path / "machine", tmp_path / "image")
+    assert made[0].returncode == -signal.SIGKILL
+
+
+def test_a_wait_in_vain_says_what_was_seen(tmp_path, monkeypatch):
+    (tmp_path / "deaf.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(target, "SCRIPT", tmp_path / "deaf.py")
+    aim = target.Target(tmp_path, 1.0, 0)
+    try:
+        with pytest.raises(
+            ProcessFailed, match=r"no x within 0 s: nobody wrote to the log; there is no buffer; no pool yet; 0 rows"
+        ):
+            aim.wait(lambda: False, "x", 0.0)
+        aim.start(100)
+        (tmp_path / "log").write_text(f"one\ntwo\n{tmp_path}/three\nfour")
+        seen = r"no x within 0 s: two / /three / four; buffer and writers run; no pool yet; 0 rows offered, 0 acknowledged"
+        with pytest.raises(ProcessFailed, match=seen):
+            aim.wait(lambda: False, "x", 0.0)
+    finally:
+        aim.close()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="somebody else than root")

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from campaign.process import ProcessFailed, guarded, run
+from campaign.process import ProcessFailed, Unable, guarded, run
 
 PATIENT = "import signal, time; signal.signal(signal.SIGINT, lambda *_: exit(0)); print('up', flush=True); time.sleep(60)"
 
@@ -71,3 +71,13 @@ def test_a_script_that_is_asked_to_end_says_so_without_a_traceback(capsys):
     assert "goes on from there" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
     assert guarded(lambda: 4) == 4
+
+
+@pytest.mark.parametrize(("error", "code"), [(ProcessFailed("no answer\nat all"), 1), (Unable("no answer  at all"), 2)])
+def test_what_a_process_did_wrong_ends_a_script_with_one_line(error, code, monkeypatch, capsys):
+    def main():
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["/somewhere/kills.py"])
+    assert guarded(main) == code
+    assert capsys.readouterr().err == "kills.py: no answer at all\n"
