@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,17 @@ import numpy as np
 from headrace.buffer.capture import STATISTICS
 from headrace.buffer.files import LEDGER_TABLE, OPTIONAL_COLUMNS, ROWS, SLOT_COLUMNS, column_file, frame_file
 from headrace.buffer.header import MOST
-from headrace.buffer.ledger import ENTRY
+from headrace.buffer.ledger import ENTRY, Ledger
 from headrace.buffer.segment import NUMBERS
-from headrace.common.errors import PoolDamaged, SpecError
+from headrace.common.block import check_frames, check_rows
+from headrace.common.errors import BlockRefused, PoolDamaged, SpecError
 from headrace.common.specs import TransitionSpec
 
 if TYPE_CHECKING:
     from headrace.buffer.store import Store
 
 Array = np.ndarray[Any, Any]
+PART_ROWS = 4096  # that are looked at together
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,59 @@ class Contents:
         rows = {"rows": [arrays[ROWS]], **{name: [arrays[file]] for name, file in columns.items()}}
         frames = {key: [arrays[file]] for key, file in keys.items()}
         return cls(numbers, rows, frames, arrays[LEDGER_TABLE], arrays[STATISTICS])
+
+    def require_sound(self, spec: TransitionSpec) -> None:
+        """Refuse what could not have come into a pool row by row, before anything is given up for it.
+
+        Raises:
+            PoolDamaged: naming the array, and what is wrong in it.
+        """
+        count = sum(map(len, self.frames[spec.obs[0].key]))
+        low = self.numbers["frame_head"] - count
+        ledger = self._ledger()
+        for piece in self.rows["rows"]:
+            for start in range(0, len(piece), PART_ROWS):
+                rows = piece[start : start + PART_ROWS].copy()
+                rows["obs"] -= low
+                rows["next_obs"] -= low
+                with _blamed(ROWS):
+                    check_rows(rows, count, spec)
+                known, why = ledger.covers(rows)
+                if not known:
+                    raise PoolDamaged(f"{LEDGER_TABLE}: {why}")
+        for o in spec.obs:
+            with _blamed(frame_file(o.key)):
+                for piece in self.frames[o.key]:
+                    for start in range(0, len(piece), PART_ROWS):
+                        check_frames(o, piece[start : start + PART_ROWS])
+        for name, most in (("outcome", 2), ("discarded", 1)):
+            if any(len(piece) and piece.max() > most for piece in self.rows[name]):
+                raise PoolDamaged(f"{column_file(name)}: numbers above {most}")
+        mean, m2 = self.moments
+        if not (np.isfinite(mean).all() and np.isfinite(m2).all() and (m2 >= 0).all()):
+            raise PoolDamaged(f"{STATISTICS}: no moments")
+
+    def _ledger(self) -> Ledger:
+        ledger = Ledger(max(1, len(self.entries)))
+        counters = {name: self.numbers[name] for name in ledger.counters()}
+        try:
+            ledger.set_state({"entries": self.entries, **counters})
+        except ValueError as error:  # a name is no text
+            raise PoolDamaged(f"{LEDGER_TABLE}: {error}") from error
+        if len(ledger.actors) != len(self.entries):
+            raise PoolDamaged(f"{LEDGER_TABLE}: an actor is there twice")
+        valid, why = ledger.check_valid()
+        if not valid:
+            raise PoolDamaged(f"{LEDGER_TABLE}: {why}")
+        return ledger
+
+
+@contextlib.contextmanager
+def _blamed(file: str) -> Iterator[None]:
+    try:
+        yield
+    except BlockRefused as error:
+        raise PoolDamaged(f"{file}: {error}") from error
 
 
 def _check_arrays(spec: TransitionSpec, arrays: Mapping[str, Array], numbers: Mapping[str, int]) -> None:

@@ -259,6 +259,8 @@ def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, .
         elif is_torch(value):
             out[here] = value.detach().cpu()
         else:
+            if np.ma.is_masked(value):
+                raise SpecError(f"transitions.{'/'.join(here)}: has masked values; fill them, or leave their rows out")
             try:
                 array = np.asarray(value)
             except (TypeError, ValueError) as error:
@@ -357,7 +359,8 @@ def _numeric(value: Any, name: str) -> Array:
         value = (value.float() if value.is_floating_point() else value).numpy()
     array: Array = np.asarray(value)
     if array.dtype.kind == "f":
-        return array.astype("<f4", copy=False)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as that
+            return array.astype("<f4", copy=False)
     if array.dtype.str not in FRAME_DTYPES:
         raise SpecError(f"transitions.{name}: dtype {array.dtype} cannot be stored; expected floats or one of {FRAME_DTYPES}")
     return array

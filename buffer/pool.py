@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -245,7 +245,8 @@ class SACReplayPool(RowPool):
     def load(self, path: str | Path) -> bool:
         """Hold what the snapshot at ``path`` holds, in place of everything.
 
-        This pool's config wins: a smaller pool keeps the newest rows, a larger one goes on filling.
+        This pool's config wins: a smaller pool keeps the newest rows, a larger one goes on filling. Everything is read and
+        checked first. What is cut after that, by a kill or an interrupt, leaves a pool that is empty when it is opened again.
 
         Returns:
             False when there is no snapshot.
@@ -317,16 +318,25 @@ class SACReplayPool(RowPool):
         capacity: int | None = None,
         rng: np.random.Generator | None = None,
     ) -> SACReplayPool:
-        """An empty pool with the sizes, spec and plain form that ``body`` names: a manifest, or :meth:`made_of` and a spec."""
+        """An empty pool with the sizes, spec and plain form that ``body`` names: a manifest, or :meth:`made_of` and a spec.
+
+        Raises:
+            ArgumentError, ConfigError, SpecError, PoolDamaged: it does not.
+        """
         instance("body", body, Mapping)
         for name in ("config", "spec", "plain"):
             if name not in body:
                 raise wrong("body", body, f"a mapping with {name}, such as a manifest")
         config = load(PoolConfig, body["config"], "pool")
+        spec = TransitionSpec.from_dict(body["spec"])
+        try:
+            plain = as_layout(body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise PoolDamaged(f"not the plain form of a pool: {type(error).__name__} {error}") from error
         pool = cls(config.capacity if capacity is None else capacity, path=path, config=config, rng=rng)
         try:
-            pool._plain = as_layout(body)
-            pool._create(TransitionSpec.from_dict(body["spec"]), pool._plain)
+            pool._plain = plain
+            pool._create(spec, plain)
         except BaseException:
             pool.close()
             raise
@@ -380,12 +390,20 @@ class SACReplayPool(RowPool):
                 self._sampling.set_state(state["sampler"])
                 if self._returns is not None and told is not None:
                     self._returns.set_state(told)
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 
     def _restore(self, spec: TransitionSpec, contents: Contents) -> None:
         self._home.require_ours()
-        (self._store or self._create(spec, self._plain)).restore(contents)
+        contents.require_sound(spec)
+        store = self._store or self._create(spec, self._plain)
+        store.ledger.require(len(contents.entries))
+        try:
+            store.restore(contents)
+        except BaseException:  # such as KeyboardInterrupt: neither what it held nor what it was to hold is whole
+            self._closed, self._why = True, "a load into this pool was cut short; open it again, and load once more"
+            self._release()
+            raise
         self._staging = None  # the next batch asks whether the new ledger has room for its stream
 
     def close(self) -> None:
@@ -401,6 +419,9 @@ class SACReplayPool(RowPool):
             finally:
                 self._closed = True
                 self._release()
+
+    def __reduce__(self) -> NoReturn:
+        raise PoolError("a pool is neither pickled nor copied; use save() and from_path(), or get_state() and set_state()")
 
     def __enter__(self) -> SACReplayPool:
         return self

@@ -33,7 +33,7 @@ class PoolFacts:
         self._committed: Store | None = None  # what it holds may not be all that was added, see _store
         self._pinned: Pinned | None = None
         self._handles: HandleReader | None = None
-        self._closed = False
+        self._closed, self._why = False, "the pool is closed"
 
     @property
     def _store(self) -> Store | None:
@@ -176,7 +176,7 @@ class PoolFacts:
 
     def _check_not_closed(self) -> None:
         if self._closed:
-            raise PoolError("the pool is closed")
+            raise PoolError(self._why)
 
     def _open(self) -> Store:
         store = self._store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +15,20 @@ class RandomSource:
     """Shared by all samplers of one pool, so that one state says what they draw next."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
+        self._rng, self._pid = rng, os.getpid()
 
     def pick(self, rng: np.random.Generator | None) -> np.random.Generator:
-        """The caller's generator if there is one, else the pool's."""
-        return self._rng if rng is None else rng
+        """The caller's generator if there is one, else the pool's.
+
+        A forked process, such as a loader's worker, would draw what its parent and its siblings draw: it gets one of its own.
+        """
+        if rng is not None:
+            return rng
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            seed = [self._pid, int(self._rng.integers(1 << 63))]
+            self._rng = np.random.Generator(type(self._rng.bit_generator)(seed))
+        return self._rng
 
     def get_state(self) -> dict[str, Any]:
         """The generator's state, as plain values that JSON can hold."""

@@ -118,7 +118,9 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
     """
     if not isinstance(source, Readable):
         raise wrong("source", source, "a pool or a view of one")
-    out = directory("out", out)
+    out, there = directory("out", out), source.info()["path"]
+    if there and out.absolute().is_relative_to(Path(there).absolute()):
+        raise PoolError(f"{out}: lies in the pool itself, {there}; an export needs a directory of its own")
     spec, start, head = source.spec, source.tail, source.head
     if spec is None or start >= head:
         raise PoolError(f"nothing to export to {out}: the pool holds no rows")
@@ -138,7 +140,7 @@ def export_pool(source: Readable, out: str | Path, *, flat: bool = False, progre
             raise PoolError(f"nothing to export to {out}: all {gone} rows were discarded, or evicted before they could be read")
         rows = sum(shard.rows for shard in writer.shards)
         ranges = {"rows": rows, "first": writer.shards[0].first, "stop": head, "left_out": gone}
-        said = about.read(source.info()["path"]).to_dict()
+        said = about.read(there).to_dict()
         writer.publish({**source.made_of(), **ranges, "actors": source.actors(), "about": said})
     except BaseException:
         writer.discard()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headrace.common.errors import BlockRefused
-from headrace.common.specs import TransitionSpec
+from headrace.common.specs import ObsSpec, TransitionSpec
 
 Array = np.ndarray[Any, Any]
 ROW_REASONS = ("steps", "reward", "flag", "label", "non-finite")  # of single rows; the other reasons damn a block
@@ -103,35 +103,52 @@ class Block:
             frame = self.frames[o.key]
             if frame.shape != (m, *o.shape) or frame.dtype != np.dtype(o.dtype):
                 raise BlockRefused("shape", f"obs.{o.key}: {frame.shape} {frame.dtype}, declared (m, *{o.shape}) {o.dtype}")
-        grouped = rows.view(spec.grouped_dtype)
-        if _largest(grouped["references"]) >= m:  # unsigned, a negative reference is a huge one
-            name = "next_obs" if _largest(rows["obs"].view("<u8")) < m else "obs"
-            raise BlockRefused("reference", f"{name} points outside the block's {m} frames")
-        steps = rows["steps"]
-        if _largest(steps - np.uint16(1)) >= spec.window:  # unsigned, 0 steps are 65535 too many
-            raise BlockRefused("steps", f"steps must be 1 to {spec.window}")
-        if spec.window > 1 and rows["rewards"][np.arange(spec.window)[None, :] >= steps[:, None]].any():
-            raise BlockRefused("reward", "a reward beyond the executed steps is not zero")
-        if _largest(grouped["flags"]) > 1:
-            flags = [
-                name
-                for name in ("terminated", "truncated", "has_latent", "has_planned")
-                if name in (spec.row_dtype.names or ())
-            ]
-            name = next(name for name in flags if _largest(rows[name]) > 1)
-            raise BlockRefused("flag", f"{name} must be 0 or 1")
-        if _largest(rows["outcome"]) > 2 or _largest(rows["source"]) > 2:
-            raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
-        if not _finite(grouped["numbers"]):
-            numbers = ("action", "next_action", "planned", "latent", "rewards", "action_age")
-            columns = [name for name in numbers if name in (spec.row_dtype.names or ())]
-            name = next(name for name in columns if not _finite(rows[name]))
-            raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
+        check_rows(rows, m, spec)
         for o in spec.obs:
-            if o.dtype == "<f4" and not _finite(self.frames[o.key]):
-                raise BlockRefused("non-finite", f"obs.{o.key} holds NaN or infinity")
-            if o.dtype == "|b1" and m and _largest(self.frames[o.key].view(np.uint8)) > 1:
-                raise BlockRefused("flag", f"obs.{o.key} must be 0 or 1")
+            check_frames(o, self.frames[o.key])
+
+
+def check_rows(rows: Array, frames: int, spec: TransitionSpec) -> None:
+    """Refuse rows with values that must not enter a pool; ``rows`` are of the spec's row dtype, and at least one.
+
+    Raises:
+        BlockRefused: ``reference`` (to another than one of so many ``frames``), ``steps``, ``reward``, ``flag``, ``label`` or
+            ``non-finite``.
+    """
+    grouped = rows.view(spec.grouped_dtype)
+    if _largest(grouped["references"]) >= frames:  # unsigned, a negative reference is a huge one
+        name = "next_obs" if _largest(rows["obs"].view("<u8")) < frames else "obs"
+        raise BlockRefused("reference", f"{name} points outside the block's {frames} frames")
+    steps = rows["steps"]
+    if _largest(steps - np.uint16(1)) >= spec.window:  # unsigned, 0 steps are 65535 too many
+        raise BlockRefused("steps", f"steps must be 1 to {spec.window}")
+    if spec.window > 1 and rows["rewards"][np.arange(spec.window)[None, :] >= steps[:, None]].any():
+        raise BlockRefused("reward", "a reward beyond the executed steps is not zero")
+    if _largest(grouped["flags"]) > 1:
+        flags = [
+            name for name in ("terminated", "truncated", "has_latent", "has_planned") if name in (spec.row_dtype.names or ())
+        ]
+        name = next(name for name in flags if _largest(rows[name]) > 1)
+        raise BlockRefused("flag", f"{name} must be 0 or 1")
+    if _largest(rows["outcome"]) > 2 or _largest(rows["source"]) > 2:
+        raise BlockRefused("label", "outcome and source must be 0, 1 or 2")
+    if not _finite(grouped["numbers"]):
+        numbers = ("action", "next_action", "planned", "latent", "rewards", "action_age")
+        columns = [name for name in numbers if name in (spec.row_dtype.names or ())]
+        name = next(name for name in columns if not _finite(rows[name]))
+        raise BlockRefused("non-finite", f"{name} holds NaN or infinity")
+
+
+def check_frames(of: ObsSpec, frames: Array) -> None:
+    """Refuse observations, ``(m, *shape)`` of a spec's key, with values that must not enter a pool.
+
+    Raises:
+        BlockRefused: ``non-finite`` or ``flag``.
+    """
+    if of.dtype == "<f4" and not _finite(frames):
+        raise BlockRefused("non-finite", f"obs.{of.key} holds NaN or infinity")
+    if of.dtype == "|b1" and len(frames) and _largest(frames.view(np.uint8)) > 1:
+        raise BlockRefused("flag", f"obs.{of.key} must be 0 or 1")
 
 
 def _finite(values: Array) -> bool:

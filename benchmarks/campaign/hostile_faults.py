@@ -84,7 +84,7 @@ INPUT = (
         "UNBOUNDED)",
         HOSTILE,
     ),
-    Mutant("flags-of-any-value", "common/block.py", 'if o.dtype == "|b1" and m and', 'if o.dtype == "b1" and m and', BLOCK),
+    Mutant("flags-of-any-value", "common/block.py", 'if of.dtype == "|b1" and', 'if of.dtype == "b1" and', BLOCK),
     Mutant("forged-acks", "actor/outbox.py", "        self.check_sent(seq)\n", "", UPLINK),
     Mutant(
         "forged-welcomes", "actor/outbox.py", "if not first and acknowledged > self.on_wire(self._left):", "if False:", UPLINK

@@ -46,6 +46,21 @@ POOL = (
         "{name: getattr(label, name) for",
         "arguments",
     ),
+    planted("states-come-in-unjudged", "pool", "        contents.require_sound(spec)\n", "", "unsound_state"),
+    planted(
+        "states-with-any-ledger", "contents", "                if not known:\n", "                if False:\n", "unsound_state"
+    ),
+    planted("states-with-any-rows", "contents", "check_rows(rows, count, spec)", "pass", "unsound_state"),
+    planted("states-with-any-labels", "contents", "piece.max() > most", "False", "unsound_state"),
+    planted("states-with-any-moments", "contents", "(m2 >= 0).all()", "True", "unsound_state"),
+    planted(
+        "a-cut-load-goes-on",
+        "pool",
+        "            self._closed, self._why = True,",
+        "            self._why =",
+        "unsound_state",
+    ),
+    planted("forks-draw-alike", "random_source", "if self._pid != os.getpid():", "if False:", "unsound_state"),
     planted(
         "a-full-disk-is-a-raw-error",
         "space",

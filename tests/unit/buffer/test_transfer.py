@@ -367,9 +367,9 @@ def test_discarded_rows_stay_behind_and_late_labels_come_along(flat, tmp_path):
         mapped.label("arm-1", 1, live[0], live[4], 2)
         mapped.discard("arm-1", 1, live[8], live[12])
         for name, source in (("pool", mapped), ("view", PoolView(tmp_path / "pool"))):
-            done = export_pool(source, tmp_path / name / "out", flat=flat)
-            again = SACReplayPool.like(manifest.read(tmp_path / name / "out"))
-            import_pool(tmp_path / name / "out", again)
+            done = export_pool(source, tmp_path / f"{name}-out", flat=flat)
+            again = SACReplayPool.like(manifest.read(tmp_path / f"{name}-out"))
+            import_pool(tmp_path / f"{name}-out", again)
             kept = [row for row in rows_of(mapped) if not row["discarded"]]
             assert rows_of(again) == kept
             assert (done.rows, done.gone) == (len(kept), 5)
