@@ -16,7 +16,10 @@ Entry = tuple[int, str]  # newest epoch, and the incarnation that has it as hexa
 
 
 class Epochs:
-    """Counts the processes that ever held each id; written and synced before a new epoch is handed out.
+    """Counts the processes that ever held each id.
+
+    What is raised is written down and synced by :meth:`write`, all of it at once, before any of it is handed out: a disk takes
+    its time, and a thousand actors come together.
 
     Args:
         directory: where the file lives; none keeps the counts in memory.
@@ -24,19 +27,31 @@ class Epochs:
 
     def __init__(self, directory: Path | None) -> None:
         self._path = directory / NAME if directory is not None else None
+        self._written: dict[str, Entry] | None = None  # what the file holds, where that is older
         self._epochs: dict[str, Entry] = {}
         if self._path is not None and self._path.exists():
             self._epochs = _read(self._path)
 
     def raise_epoch(self, who: str, process: bytes) -> int:
-        """The next epoch of ``who``, starting at 1, for ``process``.
-
-        Raises:
-            OSError: it is not on disk, so it may be given out again.
-        """
+        """The next epoch of ``who``, starting at 1, for ``process``; not to be handed out before :meth:`write`."""
         epoch = 1 + max(self._newest(who), self._newest(_ALL))
         self._put(who, epoch, process)
         return epoch
+
+    def write(self) -> None:
+        """Write down what was raised.
+
+        Raises:
+            OSError: the disk did not take it, and nothing of it was raised.
+        """
+        before, self._written = self._written, None
+        if before is None or self._path is None:
+            return
+        try:
+            _write(self._path, self._epochs)
+        except OSError:
+            self._epochs = before
+            raise
 
     def held(self, who: str, process: bytes) -> int:
         """The epoch of ``who`` that ``process`` has; 0 where it has none, or one of before a loss."""
@@ -48,17 +63,17 @@ class Epochs:
         return bytes.fromhex(self._epochs.get(who, (0, ""))[1])
 
     def raise_all(self, floor: int) -> None:
-        """Let every epoch from now on be above ``floor``: for a directory whose counts were lost."""
+        """Let every epoch from now on be above ``floor``: for a directory whose counts were lost. It is on disk then."""
         self._put(_ALL, max(floor, self._newest(_ALL), 1), b"")
+        self.write()
 
     def _newest(self, who: str) -> int:
         return self._epochs.get(who, (0, ""))[0]
 
     def _put(self, who: str, epoch: int, process: bytes) -> None:
-        raised = {**self._epochs, who: (epoch, process.hex())}
-        if self._path is not None:
-            _write(self._path, raised)
-        self._epochs = raised
+        if self._written is None:
+            self._written = dict(self._epochs)
+        self._epochs[who] = epoch, process.hex()
 
     def get_state(self) -> dict[str, Entry]:
         """Newest epoch per id, and who has it."""

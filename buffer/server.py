@@ -156,6 +156,7 @@ class Server:
                 break
         else:
             self._loop.call_soon(self._drain)
+        self._port.send(self._service.admit())
         self._work()
 
     def _serve_gate(self) -> None:

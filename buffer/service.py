@@ -1,6 +1,7 @@
 """The buffer's decisions, without sockets: a message and a time come in, messages and pool work go out.
 
     receive(peer, parts, now, user)   decode, find the session, act or queue work for the pool's thread
+    admit()                           welcomes for those who came meanwhile
     take_work()                       the queued work, once the pool's thread is free
     finish(done, totals, now)         acks, rejects, batches, announcements
     tick(now)                         leases, heartbeats, allowances, the end of the run
@@ -101,6 +102,7 @@ class Service:
         self.asked_to_greet = 0  # messages whose sender was asked to say hello, as after a restart
         self._clients: dict[bytes, Client] = {}
         self._readers: dict[bytes, Client] = {}  # of them, those that draw
+        self._arrived: list[tuple[Client, list[Out]]] = []  # who has said hello, and how each is welcomed
         self._unshared = 0  # pieces of work finished since allowances were last told
         self._older: dict[bytes, int] = {}  # of them, those that do not speak the newest version: which they speak
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
@@ -275,7 +277,25 @@ class Service:
             self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
             self._awaited.returned(hello.id)
         welcome = admission.welcome(session, self._network, spec, streams, self.totals.info)
-        return [(peer, [encode(welcome)]), self._state(client, now)]
+        self._arrived.append((client, [(peer, [encode(welcome)]), self._state(client, now)]))
+        return []
+
+    def admit(self) -> list[Out]:
+        """Welcome those who came since the last call, once it is written down that they did, for all of them at once."""
+        arrived, self._arrived = self._arrived, []
+        if not arrived:
+            return []
+        refused, out = self.fleet.write_down(), list[Out]()
+        for client, welcome in arrived:
+            session = client.session
+            if self._clients.get(session.peer) is not client:
+                continue  # it has said hello twice
+            if refused is None or session.kept:
+                out += self._as_spoken(welcome)
+            else:
+                self._end(client)
+                out += self._turn_away(session.peer, refused, session.protocol)
+        return out
 
     def _refusal(self, hello: m.Hello) -> m.Refused | None:
         if self.stopping:

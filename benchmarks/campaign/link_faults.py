@@ -28,8 +28,8 @@ LINKS = (
     Mutant(
         "replaced-by-whom-no-disk-took",
         "buffer/epochs.py",
-        "        raised = {**self._epochs, who: (epoch, process.hex())}\n",
-        "        raised = self._epochs\n        raised[who] = (epoch, process.hex())\n",
+        "            self._epochs = before\n            raise\n",
+        "            raise\n",
         SESSION,
     ),
     Mutant(

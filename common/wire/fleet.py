@@ -33,7 +33,11 @@ class Epochs(Protocol):
     """Numbers the processes that hold a name one after the other."""
 
     def raise_epoch(self, who: str, process: bytes) -> int:
-        """The next number of ``who``, above all that it ever had; raises :class:`OSError` when that cannot be kept."""
+        """The next number of ``who``, above all that it ever had; it is not kept before :meth:`write`."""
+        ...
+
+    def write(self) -> None:
+        """Keep all that was raised; raises :class:`OSError` when that cannot be, and then nothing of it was raised."""
         ...
 
     def held(self, who: str, process: bytes) -> int:
@@ -63,6 +67,7 @@ class Session:
     protocol: int = PROTOCOL
     user: str = ""  # its public key, where keys are used
     line: Line = field(default_factory=Line)
+    kept: bool = True  # whether its epoch is on disk, where it must be
     garbled: bool = False  # what it said last was refused, and renews no lease
 
     @property
@@ -95,7 +100,7 @@ class Fleet:
     def hello(
         self, peer: bytes, hello: Hello, now: float, *, returns: bool = False
     ) -> tuple[Session, Session | None] | Refused:
-        """Decide on a hello: the session and the one it replaces, or a refusal.
+        """Decide on a hello: the session and the one it replaces, or a refusal. The session may begin after :meth:`write_down`.
 
         Args:
             peer: who says it.
@@ -116,31 +121,42 @@ class Fleet:
         if old is None and len(self._by_name) >= self._most:
             return Refused("full", f"{len(self._by_name)} sessions, at most {self._most}; raise pool.max_actors", 0.0)
         same = old is not None and old.incarnation == hello.incarnation
-        try:
-            epoch = old.epoch if same and old is not None else self._next_epoch(hello, name, old, returns=returns)
-        except OSError as error:  # an epoch that is not on disk could be given out again
-            self.not_written = describe_os_error(error)
-            return Refused("disk", f"the buffer cannot write the session down: {self.not_written}"[:1000], DISK_S)
-        self.not_written = ""
+        if same and old is not None:
+            epoch, kept = old.epoch, old.kept
+        else:
+            epoch, kept = self._next_epoch(hello, name, old, returns=returns)
         if old is not None:
             self._by_peer.pop(old.peer, None)
             self.fenced += 0 if same else 1
         session = Session(peer, hello.role, hello.id, epoch, hello.incarnation, hello.host, hello.pid, now, now)
-        session.compression, session.protocol = agreed(hello.compression), hello.protocol
+        session.compression, session.protocol, session.kept = agreed(hello.compression), hello.protocol, kept
         self._by_peer[peer] = self._by_name[name] = session
         return session, old
 
-    def _next_epoch(self, hello: Hello, name: str, old: Session | None, *, returns: bool) -> int:
-        """That of a new session; durable where it fences what somebody writes, or who only looks would fill a file.
+    def write_down(self) -> Refused | None:
+        """Have the disk hold all new epochs; else what those are told whose session is not ``kept``, and is to end."""
+        try:
+            self._epochs.write()
+        except OSError as error:  # an epoch that is not on disk could be given out again
+            self.not_written = describe_os_error(error)
+            return Refused("disk", f"the buffer cannot write the session down: {self.not_written}"[:1000], DISK_S)
+        self.not_written = ""
+        for session in self._by_name.values():
+            session.kept = True
+        return None
 
+    def _next_epoch(self, hello: Hello, name: str, old: Session | None, *, returns: bool) -> tuple[int, bool]:
+        """That of a new session, and whether it needs no writing down.
+
+        It does where it fences what somebody writes; of who only looks it would fill a file.
         An actor that goes on keeps its own, so that nothing is written when all come back to a buffer that was started again.
         A learner does not: what it publishes then must be newer than what it published to the buffer before.
         """
         if hello.role not in WRITERS:
-            return 1 + (0 if old is None else old.epoch)
+            return 1 + (0 if old is None else old.epoch), True
         if returns and hello.role != LEARNER and (held := self._epochs.held(name, hello.incarnation)):
-            return held
-        return self._epochs.raise_epoch(name, hello.incarnation)
+            return held, True
+        return self._epochs.raise_epoch(name, hello.incarnation), False
 
     def find(self, peer: bytes, now: float) -> Session | None:
         """The session of a peer, its lease renewed; none for strangers and the fenced."""

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.serving import first
+from helpers.serving import SPEC, first
 
 from headrace.buffer.shelf import Shelf
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
+from headrace.common.wire.codec import decode, encode
 
 
 class Disk:
@@ -67,6 +68,32 @@ def test_a_session_that_cannot_be_written_down_waits_for_room(buffer, disk, tmp_
     disk.full = False
     assert first(buffer.actor(b"B", "b"), m.Welcome).epoch >= 1
     assert warnings(buffer) == []
+
+
+def test_of_many_who_come_at_once_those_wait_that_the_disk_does_not_take_and_the_disk_is_asked_once(buffer, disk, monkeypatch):
+    synced, fsync = [], os.fsync
+    buffer.actor()
+
+    def hello(peer, identity, incarnation, role="actor"):
+        spec = SPEC.to_dict() if role == "actor" else None
+        return buffer.service.receive(peer, [encode(m.Hello(1, role, identity, incarnation, "host", 7, spec))], buffer.now)
+
+    def welcomed():
+        return {to: type(decode(parts[0])) for to, parts in reversed(buffer.service.admit())}
+
+    disk.full = True
+    came = [hello(b"A", "a", b"1"), hello(b"B", "b", b"2"), hello(b"B", "b", b"2"), hello(b"O", "o", b"3", "observer")]
+    assert came == [[]] * 4
+    assert welcomed() == {b"A": m.Welcome, b"B": m.Refused, b"O": m.Welcome}
+    assert [s.id for s in buffer.service.fleet.sessions("actor")] == ["a"]
+    disk.full = False
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")) or fsync(fd))
+    hello(b"B", "b", b"2")
+    hello(b"L", "l", b"4", "learner")
+    assert synced == []
+    assert welcomed() == {b"B": m.Welcome, b"L": m.Welcome}
+    assert len([path for path in synced if path.endswith("epochs.tmp")]) == 1
+    assert buffer.service.admit() == []
 
 
 def weights(step):
