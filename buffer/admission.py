@@ -62,7 +62,7 @@ def welcome(
         network.credit_bytes,
         network.fragment_bytes,
         network.message_bytes,
-        spec.to_dict() if spec is not None else None,
+        spec.plain if spec is not None else None,
         streams,
         str(pool.get("uuid", "")),
         *((place, int(pool.get("nonce", 0)), kernel()) if mappable else ("", 0, "")),

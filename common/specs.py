@@ -224,6 +224,11 @@ class TransitionSpec:
                 del values[name]  # specs without it are what they were before there was one
         return values
 
+    @cached_property
+    def plain(self) -> Mapping[str, Any]:
+        """:meth:`to_dict`, made once, and not to be changed."""
+        return self.to_dict()
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TransitionSpec:
         """Rebuild a spec from :meth:`to_dict`; raises :class:`SpecError` for anything that is not one."""
@@ -248,6 +253,8 @@ class TransitionSpec:
 
     def differences(self, other: TransitionSpec) -> list[str]:
         """Each field in which the two specs differ, with both values (ours first), and the config key that sets it."""
+        if self == other:
+            return []  # by far the most, and a thousand hellos have one each
         return [
             f"{text} ({SET_BY[field]})" if (field := text.partition(":")[0]) in SET_BY else text
             for text in differences(self.to_dict(), other.to_dict(), "spec")
