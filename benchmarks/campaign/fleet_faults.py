@@ -7,6 +7,7 @@ from campaign.planting import Mutant
 SESSION, SERVICE = ("tests/protocol/test_session.py",), ("tests/protocol/test_service.py",)
 LEDGER = ("tests/unit/buffer/test_ledger.py",)
 FIGURES, EXPORTER = ("tests/unit/common/test_figures.py",), ("tests/unit/common/test_exporter.py",)
+DISK = ("tests/protocol/test_full_disk.py",)
 GATHERED = ("tests/unit/buffer/test_gathered.py",)
 
 FLEET = (
@@ -75,4 +76,22 @@ FLEET = (
         "actors-told-in-any-order", "buffer/gathered.py", "sorted(names)[:MOST_ACTORS]", "list(names)[:MOST_ACTORS]", GATHERED
     ),
     Mutant("actors-told-without-end", "buffer/gathered.py", "sorted(names)[:MOST_ACTORS]", "sorted(names)", GATHERED),
+    Mutant(
+        "welcomes-that-no-disk-took",
+        "buffer/service.py",
+        "            if refused is None or session.kept:",
+        "            if True:",
+        DISK,
+    ),
+    Mutant("who-is-kept-turned-away", "buffer/service.py", "if refused is None or session.kept:", "if refused is None:", DISK),
+    Mutant(
+        "each-hello-written-by-itself",
+        "buffer/epochs.py",
+        "        return epoch\n",
+        "        self.write()\n        return epoch\n",
+        DISK,
+    ),
+    Mutant(
+        "specs-that-differ-are-taken-for-equal", "common/specs.py", "        if self == other:\n", "        if True:\n", SERVICE
+    ),
 )
