@@ -127,6 +127,12 @@ class ActorConfig:
     """One actor process and how many of them this host runs."""
 
     count: int = option(1, help="actor processes on this host", low=0, high=1024)
+    shard: int | None = option(
+        None,
+        help="number of the buffer in network.shards that it dials, such as one nearby; none: its id decides",
+        low=0,
+        resume=True,
+    )
     policy: str = option(
         "auto",
         help="numpy: without torch, for mlp and pixels; auto: for mlp, and for pixels where torch is missing; server: a policy"

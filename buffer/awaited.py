@@ -8,11 +8,11 @@ from headrace.buffer.pacing import Pacing
 
 
 class Awaited:
-    """Waits one lease for actors; who lives has spoken by then.
+    """Waits one lease for actors and further shards; who lives has spoken by then.
 
     Args:
         pacing: is told whether anybody is absent.
-        names: ids of the actors.
+        names: of their accounts.
         lease_s: how long, from the first :meth:`tick` on.
     """
 
@@ -21,9 +21,15 @@ class Awaited:
         self._names = set(names)
         self._until: float | None = None
 
-    def returned(self, actor: str) -> None:
-        """The actor has a session."""
-        self._names.discard(actor)
+    def expect(self, name: str, now: float) -> None:
+        """Wait for somebody who was here until ``now``."""
+        self._names.add(name)
+        self._until = now + self._lease_s
+        self._pacing.absent = True
+
+    def returned(self, name: str) -> None:
+        """Who has the account has a session."""
+        self._names.discard(name)
         self._pacing.absent = bool(self._names)
 
     def tick(self, now: float) -> None:

@@ -20,7 +20,11 @@ SIZES = ("capacity", "min_block_rows", "max_block_rows", "max_actors")
 
 @dataclass(frozen=True)
 class BufferConfig:
-    """Limits of the buffer process."""
+    """How many buffers there are, and their limits."""
+
+    shards: int = option(
+        1, help="buffers that train starts on this host; on several hosts network.shards", low=1, high=64, resume=True
+    )
 
     memory_cap_bytes: int = option(
         0,

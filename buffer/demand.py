@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.buffer.config import MAX_BATCH
-from headrace.buffer.drawing import Again, Draw
+from headrace.buffer.drawing import Again, Draw, Grant
 from headrace.common.errors import WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.staging import batch_nbytes
@@ -14,13 +14,17 @@ ROUND_BYTES = 8 << 20  # gathered at most before blocks that wait are committed
 
 
 class Demand:
-    """Counts batches of one session; bounds what a peer can make the buffer do."""
+    """Counts batches, or updates alone, of one session; bounds what a peer can make the buffer do.
+
+    Attributes:
+        claims: whether updates are asked for without rows.
+    """
 
     def __init__(self) -> None:
         self.drawing = 0
         self._wanted = self._delivered = self._redrawing = 0
         self.batch_size = 0
-        self._statistics = self._mapped = False
+        self._statistics = self._mapped = self.claims = False
 
     def ask(self, draw: m.Draw) -> None:
         """Take a new demand; raises :class:`WireError` when it is beyond the bounds."""
@@ -28,6 +32,19 @@ class Demand:
             raise WireError("malformed", f"draw of {draw.wanted - self._delivered} batches of {draw.batch_size}")
         self._wanted, self.batch_size = draw.wanted, draw.batch_size
         self._statistics, self._mapped = draw.statistics, draw.mapped
+
+    def claim(self, claim: m.Claim) -> None:
+        """Take a new demand for updates whose rows come from elsewhere; raises as :meth:`ask` does."""
+        self.ask(m.Draw(claim.wanted, claim.batch_size))
+        self.claims = True
+
+    def grant(self, peer: bytes, allowed: int, *, offline: bool) -> Grant | None:
+        """The grant of what is claimed, of at most ``allowed`` updates."""
+        updates = min(self._wanted - self._delivered - self.drawing, allowed)
+        if updates <= 0:
+            return None
+        self.drawing += updates
+        return Grant(peer, updates, offline)
 
     def again(self, peer: bytes, redraw: m.Redraw) -> Again:
         """The work that a redraw asks for; raises :class:`WireError` when it is beyond the bounds."""
@@ -46,13 +63,13 @@ class Demand:
         self.drawing += batches
         return Draw(peer, batches, self.batch_size, self._statistics, self._mapped, offline)
 
-    def done(self, work: Draw | Again, batches: int) -> None:
-        """Account for finished work that delivered ``batches``."""
-        if isinstance(work, Draw):
-            self.drawing -= work.batches
-            self._delivered += batches
-        else:
+    def done(self, work: Draw | Again | Grant, batches: int) -> None:
+        """Account for finished work that delivered ``batches``, or as many updates."""
+        if isinstance(work, Again):
             self._redrawing -= 1
+            return
+        self.drawing -= work.batches if isinstance(work, Draw) else work.updates
+        self._delivered += batches
 
     def get_state(self) -> dict[str, int]:
         """The counts."""

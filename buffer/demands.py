@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from headrace.buffer.board import Board
 from headrace.buffer.client import Client
-from headrace.buffer.drawing import Again, Draw
+from headrace.buffer.drawing import Again, Draw, Grant
 from headrace.buffer.pacing import Pacing
+from headrace.buffer.satellites import Satellites
 from headrace.buffer.worker import Done, Update
 from headrace.common.wire import messages as m
 from headrace.common.wire.answers import Out, declined
@@ -23,8 +24,8 @@ from headrace.common.wire.refusals import OTHERS
 class Demands:
     """Draws, redraws and ratings of learners."""
 
-    def __init__(self, board: Board, pacing: Pacing) -> None:
-        self._board, self._pacing = board, pacing
+    def __init__(self, board: Board, pacing: Pacing, satellites: Satellites) -> None:
+        self._board, self._pacing, self._satellites = board, pacing, satellites
         self._batch_size = 0  # also of a learner that has left: whether its batches can be drawn decides over the end
         self._later: list[Again] = []  # too few rows are live now
         self._short = self._paused = False  # the last draw found too few rows; and it is not the time to try again
@@ -38,6 +39,11 @@ class Demands:
             self._board.work.append(replace(again, compressed=client.session.compression != NONE and draw.gather))
         return []
 
+    def claim(self, client: Client, claim: m.Claim, frames: Sequence[Frame], now: float) -> list[Out]:
+        """Take a demand for updates alone; raises :class:`WireError`."""
+        client.demand.claim(claim)
+        return []
+
     def rate(self, client: Client, head: m.Rate, frames: Sequence[Frame], now: float) -> list[Out]:
         """Take ratings of drawn rows; raises :class:`WireError`."""
         work = Update(client.session.peer, head.pool_epoch, *parse_rate(head, frames))
@@ -45,17 +51,23 @@ class Demands:
         self._board.work.append(work)
         return []
 
-    def draws(self, clients: Collection[Client]) -> list[Draw]:
-        """The draws that pacing allows now."""
+    def draws(self, clients: Collection[Client]) -> list[Draw | Grant]:
+        """The draws and grants that pacing allows now."""
         totals = self._board.totals
-        out: list[Draw] = []
+        out: list[Draw | Grant] = []
         self._batch_size = max((c.demand.batch_size for c in clients), default=0) or self._batch_size
-        self._pacing.drawable = not self._short and totals.drawable >= self._batch_size
+        self._pacing.drawable = not self._short and totals.drawable + self._satellites.rows >= self._batch_size
         allowed, offline = self._pacing.updates_allowed(), self._pacing.offline
         allowed -= sum(c.demand.drawing for c in clients if _is_granted(c))  # the phase ends only when they are granted
         for client in () if self._paused else (client for client in clients if not client.silent):
             granted = _is_granted(client)
-            most = allowed if granted else MOST_AHEAD * bool(totals.updates)  # not from the few rows before the first update
+            if client.demand.claims:
+                grant = client.demand.grant(client.session.peer, allowed * self._pacing.drawable, offline=offline)
+                if grant is not None:
+                    out.append(grant)
+                    allowed -= grant.updates
+                continue
+            most = allowed if granted else MOST_AHEAD * self._pacing.begun
             draw = client.demand.work(client.session.peer, most, totals.drawable, totals.spec, offline=offline)
             if draw is not None:
                 packed = client.session.compression != NONE and not draw.mapped
@@ -63,7 +75,7 @@ class Demands:
                 allowed -= draw.batches * granted
         return out
 
-    def drawn(self, client: Client | None, work: Draw | Again, done: Done) -> list[Out]:
+    def drawn(self, client: Client | None, work: Draw | Again | Grant, done: Done) -> list[Out]:
         """What a draw has brought; ``client`` is none when it has left meanwhile."""
         if client is not None and done.reason and isinstance(work, Again):
             self._later.append(work)
@@ -72,7 +84,7 @@ class Demands:
             self._short = self._paused = bool(done.reason)
         if client is not None:
             client.demand.done(work, done.batches)
-        if work.compressed:
+        if not isinstance(work, Grant) and work.compressed:
             self._board.traffic["batches"].add(done.plain_bytes, sum(map(size_of, done.parts)))
         return [(work.peer, parts) for parts in done.parts]
 

@@ -12,7 +12,7 @@ from headrace.common.specs import TransitionSpec
 from headrace.common.staging import Staging
 from headrace.common.wire.batches import batch_messages, batches_a_message, drawn_message
 from headrace.common.wire.codec import Parts, encode, statistics_frames
-from headrace.common.wire.messages import BatchHead, DrawnHead, StatisticsHead
+from headrace.common.wire.messages import BatchHead, DrawnHead, Granted, StatisticsHead
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,15 @@ class Again:
     rows: int
     gather: bool
     compressed: bool = False
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Grant ``updates`` updates of the named phase, whose rows come from several shards."""
+
+    peer: bytes
+    updates: int
+    offline: bool = False
 
 
 class Drawing:
@@ -74,6 +83,10 @@ class Drawing:
                 out.extend(batch_messages(BatchHead(number, rows, n, pool_epoch=pool.epoch), batch, spec))
             done += n
         return done, out, ""
+
+    def grant(self, work: Grant) -> Parts:
+        """The message that grants the updates, once that is durable."""
+        return [encode(Granted(self._pool.grant_updates(work.updates, offline=work.offline), work.updates))]
 
     def again(self, work: Again) -> tuple[list[Parts], str]:
         """The messages that bring the rows, or why there are none."""

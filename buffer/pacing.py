@@ -96,10 +96,12 @@ class _Account:
     accounted: int  # committed, rejected or given up
     random: int
     turn: int = 0  # when it was last granted something
+    simulators: int = 1  # of a further shard those that share what it is granted
+    returned: int = 0  # by it, of what it was granted
 
     @property
     def outstanding(self) -> int:
-        return 0 if self.robot else max(0, self.granted - self.accounted)
+        return 0 if self.robot else max(0, self.granted - self.returned - self.accounted)
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,27 @@ class Pacing:
         granted = UNBOUNDED if robot else executed
         account = self._accounts[actor] = _Account(lanes, reserve, robot, granted, executed, 0)
         # No simulator was ever granted more ahead, so whoever says so would only take it from the others.
-        account.accounted -= min(pending, executed, UNBOUNDED if robot else self._lead())
+        account.accounted -= min(pending, executed, UNBOUNDED if robot else Pacing._lead(self))
         self._limit_simulators()
+
+    def join_shard(self, shard: str, *, limit: int, under_way: int) -> None:
+        """A further shard has (re)joined. Its account is in its own committed env steps, which outlive its processes.
+
+        Args:
+            shard: the name of its account.
+            limit: what it may have committed by what it was granted before.
+            under_way: those of it that are not committed.
+        """
+        self._accounts[shard] = _Account(1, 0, False, limit, limit - min(under_way, limit), 0, simulators=0)
+
+    def shard_holds(self, shard: str, env_steps: int, *, returned: int, under_way: int, simulators: int, reserve: int) -> None:
+        """What a further shard says of itself, see :class:`headrace.common.wire.messages.Holdings`."""
+        account = self._accounts.get(shard)
+        if account is not None:
+            account.accounted, account.returned = env_steps, returned
+            account.simulators, account.reserve = simulators, reserve
+            # Robots, and actors of the shard's process before, bring rows for which this one was granted nothing.
+            account.granted = max(account.granted, env_steps + under_way + returned)
 
     def leave(self, actor: str) -> None:
         """An actor is gone; what it was granted and never delivered returns to the budget."""
@@ -215,9 +236,9 @@ class Pacing:
         simulators = [a for a in self._accounts.values() if not a.robot]
         taken = self.env_steps + sum(a.outstanding for a in simulators)
         end, limit = self._budget(), self._limit()
-        share = self._lead() // max(1, len(simulators))
+        share = self._lead() // max(1, sum(a.simulators for a in simulators))
         for account in sorted(simulators, key=lambda a: a.turn):
-            free, window = limit - taken, max(account.reserve, share) - account.outstanding
+            free, window = limit - taken, max(account.reserve, share * account.simulators) - account.outstanding
             if window < account.quantum:
                 continue
             # Less than a vector step is given out only where no more will ever come; the actor then does a whole one.
@@ -233,11 +254,11 @@ class Pacing:
             return Allowance(account.granted, account.random, taken >= self._budget())
         if self.collected:
             return Allowance(0, 0, True)
-        random = self.config.random_steps - taken
+        random = self._random_steps() - taken
         return Allowance(account.granted, account.accounted + random if random > 0 else 0, False)
 
     def _grant(self, account: _Account, grant: int, taken: int) -> None:
-        random = min(grant, max(0, self.config.random_steps - taken))
+        random = min(grant, max(0, self._random_steps() - taken))
         if random > 0:
             account.random = account.granted + random
         account.granted += grant
@@ -249,6 +270,10 @@ class Pacing:
         reserves = sum(a.reserve for a in self._accounts.values())
         whole_update = math.ceil(1 / self.config.ratio) if 0 < self.config.ratio < 1 else 0
         return max(self.config.lead_steps, reserves + whole_update)
+
+    def _random_steps(self) -> int:
+        """Env steps of the run that act at random, from the first one on."""
+        return self.config.random_steps
 
     def _budget(self) -> int:
         """Env steps of the whole run."""
@@ -294,6 +319,11 @@ class Pacing:
         if config.hold_learner or (self.collected and config.hold_actors):
             return max(0, self.owed - self.updates)
         return UNBOUNDED if self.env_steps >= config.min_fill and not self.collected else 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether an update was granted: before that a batch would be of the few first rows."""
+        return self.updates + self.offline_updates > 0
 
     @property
     def collected(self) -> bool:

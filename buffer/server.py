@@ -18,11 +18,15 @@ import zmq
 import headrace
 from headrace.buffer.backups import Backups
 from headrace.buffer.epochs import Epochs
+from headrace.buffer.lent import LentPacing
 from headrace.buffer.limits import Limits
 from headrace.buffer.live import Live
 from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.opening import existing, make_pool
 from headrace.buffer.pacing import Pacing
+from headrace.buffer.satellite import Satellite
+from headrace.buffer.satellite_service import SatelliteService
+from headrace.buffer.satellites import Satellites
 from headrace.buffer.service import Service
 from headrace.buffer.settings import BufferSettings
 from headrace.buffer.shelf import Shelf
@@ -32,9 +36,12 @@ from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import DiskFailed, MemoryCapped, describe_os_error
 from headrace.common.exporter import Exporter
 from headrace.common.figures import BUFFER, Family, families
+from headrace.common.wire.answers import Out
 from headrace.common.wire.fleet import Fleet
 from headrace.common.wire.fragments import size_of
 from headrace.common.wire.gate import Gate, listen
+from headrace.common.wire.link import Link, new_hello
+from headrace.common.wire.messages import SHARD, Goodbye
 from headrace.common.wire.port import Port
 
 LOG = logging.getLogger(__name__)
@@ -98,6 +105,15 @@ class Server:
     def _look(self, found: Future[dict[str, Any]]) -> None:
         if found.set_running_or_notify_cancel():
             found.set_result(self._service.watch.status(self._service, self._clock.now()))
+
+    def soon(self, answer: Callable[[float], list[Out]]) -> None:
+        """Have the loop say what ``answer`` gives for the time then; any thread may."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._say, answer)
+
+    def _say(self, answer: Callable[[float], list[Out]]) -> None:
+        self._port.send(answer(self._clock.now()))
+        self._work()
 
     def _stop(self, reason: str) -> None:
         if self._service.stopping:
@@ -262,9 +278,16 @@ def _run(
         heartbeat_s=network.heartbeat_s,
         most=settings.sessions,
     )
-    pacing = Pacing(settings.pacing)
-    live = Live(pacing, settings.pool_dir)
-    service = Service(fleet, pacing, network, watch, totals, worker.shelf, settings.pool.max_actors, live)
+    pacing = LentPacing(settings.pacing) if settings.home else Pacing(settings.pacing)
+    live, satellites = Live(pacing, settings.pool_dir), Satellites(pacing, settings.pool_dir)
+    parts = fleet, pacing, network, watch, totals, worker.shelf, settings.pool.max_actors, live, satellites
+    link: Link | None = None
+    service = Service(*parts)
+    if settings.home:
+        satellite = Satellite(network.fragment_bytes, worker.shelf.version)
+        hello = new_hello(SHARD, f"shard-{settings.shard}", spec=None if totals.spec is None else totals.spec.to_dict())
+        link = Link(hello, satellite, settings.home, network, clock)
+        service = SatelliteService(*parts, satellite=satellite, link=link)
     service.keyring = gate.keyring if gate is not None else None
     service.about = _about
     backups = None
@@ -277,6 +300,8 @@ def _run(
     try:
         _runner()(_main(service, worker, Port(socket, gate), clock, ready, settings.exporter))
     finally:
+        if link is not None:
+            link.close(Goodbye(False))
         if backups is not None:
             backups.close()
 
@@ -285,6 +310,8 @@ async def _main(
     service: Service, worker: PoolWorker, port: Port, clock: Clock, ready: Callable[[], None] | None, exporter: Exporter
 ) -> None:
     server = Server(service, worker, port, clock, ready)
+    if isinstance(service, SatelliteService):
+        service.begin(server.soon)
     with exporter.serve(server.figures):
         await server.run()
 

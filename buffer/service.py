@@ -27,10 +27,11 @@ from headrace.buffer.changes import Changes
 from headrace.buffer.client import Client
 from headrace.buffer.credits import Credits
 from headrace.buffer.demands import Demands
-from headrace.buffer.drawing import Again, Draw
+from headrace.buffer.drawing import Again, Draw, Grant
 from headrace.buffer.intake import Intake
 from headrace.buffer.live import Live
-from headrace.buffer.pacing import UNBOUNDED, Pacing
+from headrace.buffer.pacing import UNBOUNDED, Allowance, Pacing
+from headrace.buffer.satellites import Satellites, account
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
@@ -81,6 +82,7 @@ class Service:
         shelf: Shelf,
         most_actors: int,
         live: Live | None = None,
+        satellites: Satellites | None = None,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
         self.keyring: Keyring | None = None  # where keys are used
@@ -93,7 +95,8 @@ class Service:
         self._most_actors = most_actors
         self._board = Board(totals)
         self._intake = Intake(self._board, pacing, watch)
-        self._demands = Demands(self._board, pacing)
+        self.satellites = satellites or Satellites(pacing)
+        self._demands = Demands(self._board, pacing, self.satellites)
         self.live = live or Live(pacing)
         self._changes = Changes(self.live)
         self._weights = WeightExchange(self._board, shelf, network.fragment_bytes)
@@ -113,6 +116,8 @@ class Service:
             m.LabelHead: self._intake.label,
             m.Draw: self._demands.ask,
             m.Redraw: self._demands.ask,
+            m.Claim: self._demands.claim,
+            m.Holdings: self._on_holdings,
             m.Rate: self._demands.rate,
             m.WeightsGet: self._on_weights_get,
             m.Publish: self._weights.publish,
@@ -122,14 +127,24 @@ class Service:
             m.Change: self._on_change,
             m.Goodbye: self._on_goodbye,
         }
-        pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
-        # of the buffer before this one
-        self._awaited = Awaited(pacing, watch.names if totals.env_steps else [], network.lease_s)
+        self._observe()
+        before = [*watch.names, *self.satellites.names] if self.env_steps else []  # those of the buffer before this one
+        self._awaited = Awaited(pacing, before, network.lease_s)
 
     @property
     def totals(self) -> Totals:
         """The pool's counters as of the last finished work."""
         return self._board.totals
+
+    @property
+    def home(self) -> dict[str, Any] | None:
+        """Of a further shard, how it stands with the home shard; none of that one itself."""
+        return None
+
+    @property
+    def env_steps(self) -> int:
+        """Online env steps of the run that are committed, in all shards."""
+        return self.pacing.env_steps
 
     @property
     def refused(self) -> Refusals:
@@ -171,7 +186,7 @@ class Service:
             return "offline"
         if self.pacing.collected:
             return "finishing"
-        if self.totals.env_steps == 0:
+        if self.env_steps == 0:
             return "waiting"
         return "training" if self.pacing.owed > 0 and self.pacing.drawable else "filling"
 
@@ -276,6 +291,9 @@ class Service:
             steps = {"executed": hello.executed, "pending": hello.pending, "lanes": hello.lanes}
             self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
             self._awaited.returned(hello.id)
+        elif hello.role == m.SHARD:
+            self.satellites.join(session, hello)
+            self._awaited.returned(account(hello.id))
         welcome = admission.welcome(session, self._network, spec, streams, self.totals.info)
         self._arrived.append((client, [(peer, [encode(welcome)]), self._state(client, now)]))
         return []
@@ -337,6 +355,13 @@ class Service:
             return []
         return [(client.session.peer, [encode(ack)]) for ack in client.acked.values()]  # one may have been lost on its way
 
+    def _on_holdings(self, client: Client, holdings: m.Holdings, frames: list[Frame], now: float) -> list[Out]:
+        self.satellites.holds(client.session, holdings)
+        who = client.session.name
+        (self.live.pause if holdings.paused else self.live.resume)(who)
+        self._observe()
+        return self._share(now, urgent=True)
+
     def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
         return self._weights.fetch(client, get) or [self._state(client, now)]  # a newer version has replaced it: say which
 
@@ -393,6 +418,13 @@ class Service:
         self.fleet.forget(client.session)
         if client.session.role == "actor":
             self.pacing.leave(client.session.id)
+        elif client.session.role == m.SHARD:
+            self.satellites.leave(client.session)
+
+    def _observe(self) -> None:
+        """Take the counters of all pools."""
+        totals = self.totals
+        self.pacing.observe(totals.env_steps + self.satellites.env_steps, totals.updates, totals.offline_updates)
 
     # --- pool work --------------------------------------------------------------------------------------------------
 
@@ -405,7 +437,7 @@ class Service:
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
         """Answer finished work."""
         self._board.totals = totals
-        self.pacing.observe(totals.env_steps, totals.updates, totals.offline_updates)
+        self._observe()
         out: list[Out] = []
         for d in done:
             out.extend(self._answer(d))
@@ -432,7 +464,7 @@ class Service:
             out += self._intake.inserted(work, done)
         elif isinstance(work, Amend):
             out += self._intake.amended(work, done)
-        elif isinstance(work, (Draw, Again)):
+        elif isinstance(work, (Draw, Again, Grant)):
             out += self._demands.drawn(self._clients.get(work.peer), work, done)
         elif isinstance(work, Update):
             out += self._demands.rated(self._clients.get(work.peer), work, done)
@@ -451,6 +483,8 @@ class Service:
         for session in self.fleet.expired(now):
             client = self._clients.get(session.peer)
             self.watch.lost(session, now)
+            if session.role == m.SHARD:  # what its actors have under way comes when it is back
+                self._awaited.expect(account(session.id), now)
             if client is not None:
                 self._end(client)
             else:
@@ -458,8 +492,9 @@ class Service:
         patience = SILENT_HEARTBEATS * self._network.heartbeat_s
         for client in self._clients.values():
             client.silent = self.fleet.silent_s(client.session, now, patience) > patience
-        self.watch.observe(self.totals, now)
+        self.watch.observe(self.env_steps, self.totals.updates, now)
         self._awaited.tick(now)
+        self.satellites.tick(now)
         self._demands.tick()
         self._weights.tick(now)
         out = self._share(now, urgent=False) + self._credits.settle(self._clients.values())
@@ -494,13 +529,22 @@ class Service:
         self._unshared = 0
         allowances = self.pacing.allowances()
         least = self.pacing.config.lead_steps // (4 * max(1, len(allowances))) if urgent else -UNBOUNDED
-        actors = [c for c in self._clients.values() if c.session.role == "actor" and c.session.id in allowances]
-        return [self._state(c, now) for c in actors if c.allow(allowances[c.session.id], least)]
+        return [self._state(c, now) for c, new in self._allowed(allowances) if c.allow(new, least)]
+
+    def _allowed(self, allowances: Mapping[str, Allowance]) -> list[tuple[Client, Allowance]]:
+        """Who has an account, and its allowance."""
+        names: dict[str, Callable[[str], str]] = {"actor": str, m.SHARD: account}
+        having = [(c, names[c.session.role](c.session.id)) for c in self._clients.values() if c.session.role in names]
+        return [(c, allowances[name]) for c, name in having if name in allowances]
 
     def _state(self, client: Client, now: float) -> Out:
         client.state_at = now
         version, allowance = self.shelf.version, client.allowance
-        report = self.watch.summary(self, now) if client.session.role == "learner" else None
+        report: dict[str, Any] | None = None
+        if client.session.role == "learner":
+            report = self.watch.summary(self, now)
+        elif client.session.role == "rank":
+            report = {m.LIVE_ROWS: self.totals.live}
         state = m.State(
             version.learner,
             version.epoch,
@@ -509,7 +553,7 @@ class Service:
             allowance.random,
             allowance.final,
             self.phase,
-            self.totals.env_steps,
+            self.env_steps,
             report,
         )
         return client.session.peer, [encode(state)]

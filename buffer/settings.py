@@ -22,9 +22,10 @@ from headrace.common.wire.network import NetworkConfig
 class BufferSettings:
     """All that a buffer process needs to know.
 
-    ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in the pool's directory,
+    ``past`` opens the pool whose rows an empty pool begins with, ``demos`` finds the demonstrations in its directory,
     ``return_gamma`` is the discount of the returns whose spread the learner asks for, ``readers`` are its ranks, and
-    ``update_rows`` the rows of one update.
+    ``update_rows`` the rows of one update. ``shard`` is the place of this buffer in the run; ``home`` says where the first
+    of them, the home shard, listens, and is empty there.
     """
 
     network: NetworkConfig
@@ -41,6 +42,8 @@ class BufferSettings:
     return_gamma: float | None = None
     limits: BufferConfig = field(default_factory=BufferConfig)
     readers: int = 1
+    shard: int = 0
+    home: str = ""
     update_rows: int = 256
     exporter: Exporter = Exporter()
 

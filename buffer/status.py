@@ -16,7 +16,6 @@ import numpy as np
 
 from headrace.buffer.gathered import of_actors, spread, told_apart
 from headrace.buffer.limits import Limits
-from headrace.buffer.worker import Totals
 from headrace.common.block import Array
 from headrace.common.errors import WireError
 from headrace.common.metrics import RateWindow, process_memory
@@ -150,10 +149,18 @@ class Watch:
         if reason:
             self.lost(session, now, reason)
 
-    def observe(self, totals: Totals, now: float) -> None:
-        """The pool's counters at ``now``."""
-        self._env_rate.add(totals.env_steps, now)
-        self._update_rate.add(totals.updates, now)
+    @property
+    def rates(self) -> dict[str, float]:
+        """Env steps and updates in a second."""
+        return {
+            "env_steps_s": round(self._env_rate.per_second(), 2),
+            "updates_s": round(self._update_rate.per_second(), 2),
+        }
+
+    def observe(self, env_steps: int, updates: int, now: float) -> None:
+        """Counters of the run at ``now``."""
+        self._env_rate.add(env_steps, now)
+        self._update_rate.add(updates, now)
 
     def summary(self, service: Service, now: float) -> dict[str, Any]:
         """The part of the status that the learner writes to the run's metrics."""
@@ -162,11 +169,10 @@ class Watch:
         apart = [self._actor(actors[name], service, now) for name in told_apart(actors)]
         ages = [self._age(self.record(name).version, service, now) for name in actors]
         return {
-            "env_steps": service.totals.env_steps,
+            "env_steps": service.env_steps,
             "updates": service.totals.updates,
             "offline_updates": service.totals.offline_updates,
-            "env_steps_s": round(self._env_rate.per_second(), 2),
-            "updates_s": round(self._update_rate.per_second(), 2),
+            **self.rates,
             "achieved_ratio": round(service.pacing.achieved_ratio, 5),
             "ratio_alarm": int(bool(service.pacing.alarm)),
             "rows_accepted": service.totals.counters.get("rows_accepted", 0),
@@ -200,13 +206,13 @@ class Watch:
             "paused_by": service.live.paused_by,
             "set": service.live.changed,
             "uptime_s": round(now - self._since, 3),
-            "env_steps": totals.env_steps,
+            "env_steps": service.env_steps,
             "env_steps_goal": pacing.config.env_steps,
             "updates": totals.updates,
             "updates_owed": pacing.config.offline_updates + pacing.owed,
             "offline_updates": totals.offline_updates,
             "offline_updates_goal": pacing.config.offline_updates,
-            "rates": {"env_steps_s": summary["env_steps_s"], "updates_s": summary["updates_s"]},
+            "rates": self.rates,
             "achieved_ratio": summary["achieved_ratio"],
             "target_ratio": pacing.config.ratio,
             "robot_share": {"least": pacing.config.robot_share, "achieved": pacing.quota.achieved},
@@ -221,6 +227,8 @@ class Watch:
             "policy_servers": [{**told(s), **_who(s, now)} for s in service.fleet.sessions(m.POLICY_SERVER)],
             "learner": {**told(learners[0]), **_who(learners[0], now)} if learners else None,
             "ranks": [{**told(s), **_who(s, now)} for s in service.fleet.sessions("rank")],
+            "shards": [{**told(s), **service.satellites.report(s), **_who(s, now)} for s in service.fleet.sessions(m.SHARD)],
+            "home": service.home,
             "evaluations": list(self._evaluations)[-50:],
             "lost_sessions": list(self._lost),
             "counters": {
@@ -256,7 +264,7 @@ class Watch:
             reasons.append(f"the run is paused by {', '.join(service.live.paused_by)}")
         if phase == "offline":
             reasons.append(f"offline: {service.totals.offline_updates} of {service.pacing.config.offline_updates} updates")
-        elif not service.fleet.sessions("actor") and phase not in ("finishing", "done"):
+        elif not service.fleet.sessions("actor") and not service.satellites.simulators and phase not in ("finishing", "done"):
             reasons.append("no actor is connected")
         for session in service.fleet.sessions("actor"):
             report = told(session)
@@ -266,18 +274,20 @@ class Watch:
             station = report.get("station")
             if isinstance(station, dict) and station.get("phase") in WAIT_FOR_PEOPLE:
                 reasons.append(f"robot {session.id!r} is {station['phase']}: {str(station.get('why'))[:WHY_CHARS]}")
-        if not service.fleet.sessions("learner") and phase != "done":
+        if service.home is not None and not service.home["connected"]:
+            reasons.append(f"the home shard {service.home['endpoint']} is not here: {service.home['waiting']}")
+        if service.home is None and not service.fleet.sessions("learner") and phase != "done":
             reasons.append("no learner is connected")
-        beyond_random = service.totals.env_steps >= service.pacing.config.random_steps > 0
+        beyond_random = service.env_steps >= service.pacing.config.random_steps > 0
         if service.shelf.version.epoch == 0 and beyond_random and phase in ("filling", "training"):
             reasons.append("no weights have been published yet, and the random steps are done")
         if service.pacing.quota_holds:
             reasons.append(f"simulators wait for a robot: pacing.robot_share {service.pacing.config.robot_share:g}")
         if service.totals.waiting and service.fleet.sessions("learner") and phase != "done":
             reasons.append(service.totals.waiting)
-        if phase == "filling" and service.totals.env_steps < service.pacing.config.min_fill:
+        if phase == "filling" and service.env_steps < service.pacing.config.min_fill:
             reasons.append(
-                f"filling: {service.totals.env_steps} of {service.pacing.config.min_fill} env steps before the first update"
+                f"filling: {service.env_steps} of {service.pacing.config.min_fill} env steps before the first update"
             )
         return reasons
 
@@ -302,9 +312,9 @@ class Watch:
                 count = session.report.get(key)  # a number, or nothing
                 if isinstance(count, int) and count:
                     warnings.append(f"actor {session.id!r} has lost {count} steps {why}")
-        filled = service.pacing.offline or service.totals.env_steps >= service.pacing.config.min_fill
+        filled = service.pacing.offline or service.env_steps >= service.pacing.config.min_fill
         if filled and not service.pacing.drawable and not service.totals.waiting:
-            rows = service.totals.size
+            rows = service.totals.size + service.satellites.rows
             warnings.append(f"the pool holds {rows} rows, too few for a batch: see pool.min_block_rows and rows_retired")
         here = {session.name for session in service.fleet.sessions()}
         gone = {name_of(who["role"], who["id"]): who for who in self._lost}
@@ -386,6 +396,7 @@ def _not_written(service: Service) -> dict[str, Any]:
         "sessions": service.fleet.not_written,
         "weights": service.shelf.not_written,
         "endpoint": service.not_told,
+        "shards": service.satellites.not_written,
         "changes": service.live.not_written,
         "snapshot": "" if service.backups is None else service.backups.failure,
         "metrics": told(learners[0]).get("not_logged", "") if learners else "",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.buffer.drawing import Again, Draw, Drawing
+from headrace.buffer.drawing import Again, Draw, Drawing, Grant
 from headrace.buffer.labels import NOTHING_LABELLED, Labelled
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.priorities import check_priorities
@@ -105,7 +105,7 @@ class Rewrite:
 
 
 Shelving = Shelve | Rewrite
-Work = Open | Insert | Draw | Again | Update | Amend | Settle | Shelving
+Work = Open | Insert | Draw | Again | Grant | Update | Amend | Settle | Shelving
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,12 @@ class Totals:
     waiting: str = ""
     sampling: dict[str, Any] = field(default_factory=dict)
     settled: bool = False
+
+    @property
+    def live(self) -> int:
+        """Rows that batches are drawn from: of named sets those of all of them; 0 while one is waited for."""
+        sets = self.sampling.get("sets")
+        return 0 if self.waiting else sum(sets.values()) if sets else self.drawable
 
 
 class PoolWorker:
@@ -229,6 +235,8 @@ class PoolWorker:
         if isinstance(work, Settle):
             self._pool.settle_updates()
             return Done(work)
+        if isinstance(work, Grant):
+            return Done(work, batches=work.updates, parts=[self._drawing.grant(work)])
         if isinstance(work, Draw):
             batches, parts, missing = self._drawing.draw(work)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 PINNED = 1 << 56  # id of the first pinned demonstration, above those of all rows of the ring
+SHARD_BITS = 57  # where a learner of several shards writes the number of a row's shard into its id
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Batch:
     """B sampled rows.
 
     Attributes:
-        ids: ``(B,)`` int64, absolute row ids (which row it is, for ever); from ``PINNED`` on those of pinned demonstrations.
+        ids: ``(B,)`` int64, absolute row ids (which row it is, for ever); from ``PINNED`` on those of pinned demonstrations. A
+            learner of several shards adds the number of the shard above them (``SHARD_BITS``).
         rows: ``(B,)`` of ``spec.row_dtype``; its ``obs``/``next_obs`` columns are frame ids, not data.
         obs: key -> ``(B, *shape)``, or ``(B, h, *shape)`` when the spec stacks h > 1 frames, oldest first.
         next_obs: the same for the true last observation of each row's window.

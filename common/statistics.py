@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,3 +42,28 @@ class ObsStatistics:
     mean: dict[str, Array] = field(default_factory=dict)
     var: dict[str, Array] = field(default_factory=dict)
     returns: ReturnStatistics | None = None
+
+
+def pooled(parts: Sequence[ObsStatistics]) -> ObsStatistics:
+    """The statistics of several pools as those of one, by their counts (Chan, Golub and LeVeque 1979, eq. 2.1).
+
+    The spread of returns is joined as if all had one mean, since none is told.
+    """
+    known = [part for part in parts if part.count] or list(parts[:1])
+    total = sum(part.count for part in known)
+    if len(known) == 1:
+        return known[0]
+    shares = [part.count / total for part in known]
+    mean, var = {}, {}
+    for key in known[0].mean:
+        means = [np.asarray(part.mean[key], np.float64) for part in known]
+        center = sum((share * m for share, m in zip(shares, means, strict=True)), np.float64(0))
+        spread = [p.var[key] + (m - center) ** 2 for p, m in zip(known, means, strict=True)]
+        mean[key] = np.asarray(center, np.float32)
+        var[key] = np.asarray(sum((share * v for share, v in zip(shares, spread, strict=True)), np.float64(0)), np.float32)
+    spreads = [part.returns for part in known if part.returns is not None]
+    steps = sum(spread.count for spread in spreads)
+    returns = ReturnStatistics() if spreads else None
+    if steps:
+        returns = ReturnStatistics(steps, sum(s.var * s.count for s in spreads) / steps)
+    return ObsStatistics(total, mean, var, returns)

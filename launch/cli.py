@@ -165,6 +165,9 @@ def _add_roles(commands: Any) -> None:
     buffer = _add(commands, "buffer", _buffer, "Run the buffer of a run: the pool, pacing, and the newest weights.", keys=True)
     buffer.add_argument("target", **target)
     buffer.add_argument("--bind", metavar="ENDPOINT", help="where to listen, tcp://HOST:PORT; without it network.endpoint")
+    buffer.add_argument(
+        "--shard", type=int, default=0, metavar="N", help="which one of network.shards it is; 0 is the home shard (int)"
+    )
     learner = _add(commands, "learner", _learner, "Run the learner of a run; it continues the newest checkpoint.", keys=True)
     learner.add_argument("target", **target)
     learner.add_argument("--connect", **connect)
@@ -290,9 +293,9 @@ def _buffer(args: argparse.Namespace, overrides: list[str]) -> NoReturn:
         config, run = load_target(args.target, overrides)
         run = run or shared_run(config, args.target.stem)
         with run.undone_if_refused():
-            return roles.run_buffer(config, run, args.bind)
+            return roles.run_buffer(config, run, args.bind, args.shard)
 
-    leave(roles.guarded("buffer", body))
+    leave(roles.guarded(f"buffer-{args.shard}" if args.shard else "buffer", body))
 
 
 def _learner(args: argparse.Namespace, overrides: list[str]) -> NoReturn:

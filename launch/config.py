@@ -141,6 +141,8 @@ class RunConfig:
             raise ConfigError("actor.count: 0 with run.mode sync, where no actor can join from elsewhere; nearest valid: 1")
         if self.learner.ranks > 1:
             self._require_ranks()
+        if self.buffer.shards > 1:
+            self._require_shards()
 
     def _require_guarded(self) -> None:
         """Refuse a robot without limits, or without the one process that is its own."""
@@ -171,6 +173,19 @@ class RunConfig:
                 raise ConfigError(
                     f"{key}: {value} with actor.robot true, but nobody except its actor drives a robot; nearest valid: 0"
                 )
+
+    def _require_shards(self) -> None:
+        """Refuse several buffers where there can be one only, or where the config says twice how many there are."""
+        shards = self.buffer.shards
+        if self.run.mode == "sync":
+            raise ConfigError(
+                f"buffer.shards: {shards} with run.mode sync, which is one process; nearest valid: 1, or run.mode async"
+            )
+        if self.network.shards:
+            raise ConfigError(
+                f"buffer.shards: {shards} with {len(self.network.shards)} network.shards, which are started by hand; nearest"
+                " valid: 1"
+            )
 
     def _require_ranks(self) -> None:
         """Refuse several ranks where there can be one only, or where a lost one could not be replaced in time."""

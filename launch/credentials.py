@@ -9,6 +9,7 @@ from headrace.common.config import load, merge, parse_overrides, replace
 from headrace.common.errors import ConfigError
 from headrace.common.wire.key_files import KeyFiles
 from headrace.common.wire.keys import BOUND, BUFFER, LEARNER, OPERATOR
+from headrace.common.wire.messages import SHARD
 from headrace.common.wire.network import NetworkConfig, is_loopback
 from headrace.launch.config import parse_value, read_config
 from headrace.launch.rundir import RunDir
@@ -41,6 +42,8 @@ def make_keys(network: NetworkConfig, run: RunDir, plans: Sequence[RolePlan]) ->
         network = replace(network, keys=str(run.keys))
     files = KeyFiles.of(network)
     named = {plan.name: plan.kind for plan in plans if plan.kind in BOUND}
+    if sum(plan.kind == BUFFER for plan in plans) > 1:
+        named[SHARD] = SHARD
     for name, role in {BUFFER: BUFFER, LEARNER: LEARNER, OPERATOR: OPERATOR, **named}.items():
         if not files.secret_path(name).exists():
             files.new(name, role)

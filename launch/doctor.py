@@ -27,6 +27,7 @@ from headrace.launch.cluster.topology import is_topology
 from headrace.launch.config import RunConfig, make_config, read_config
 from headrace.launch.finding import BAD, GOOD, WARN, Finding
 from headrace.launch.machine import GIB, cpu_model, gpu, memory_limit, version_of
+from headrace.launch.placing import shard_names
 from headrace.launch.robot_doctor import Place as Place
 from headrace.learner.bound import bound as bound_of_learner
 
@@ -219,7 +220,7 @@ def _memory(config: RunConfig, spec: TransitionSpec) -> Iterator[Finding]:
     yield Finding("buffer memory", WARN if advice else GOOD, f"at most {buffer}, beside the pool's files", advice)
     actor = bound_of_actor(config.actor, config.network, spec, lanes=config.env.lanes)
     yield Finding("actor memory", GOOD, f"at most {actor}, beside env and policy")
-    learner = bound_of_learner(config.learner, config.network, spec, rows=rows)
+    learner = bound_of_learner(config.learner, config.network, spec, rows=rows, shards=len(shard_names(config)))
     yield Finding("learner memory", GOOD, f"at most {learner}, beside model, optimisers and a checkpoint's copy")
 
 

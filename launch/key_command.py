@@ -12,7 +12,7 @@ from typing import Any
 NEW_ABOUT = """Make a key for each NAME, of an actor or an evaluator its id: the public half, which the buffer reads, and
 NAME.secret, which belongs to its process alone; a process on another host needs that one file. The first key of a
 directory brings the buffer's own. A further key for a name is valid beside those before it, until these are revoked."""
-ROLES = ("actor", "evaluator", "policy-server", "learner", "operator", "buffer")
+ROLES = ("actor", "evaluator", "policy-server", "learner", "shard", "operator", "buffer")
 
 
 def add_keys(commands: Any, add: Callable[..., argparse.ArgumentParser]) -> None:

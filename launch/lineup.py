@@ -24,13 +24,14 @@ class Lineup:
 
     def __init__(self, config: RunConfig, run: RunDir, init_from: Path | None) -> None:
         self._config, self._run, self._init_from = config, run, init_from
+        self._buffers = {f"buffer-{shard}" if shard else "buffer": shard for shard in range(config.buffer.shards)}
         self._ranks = {rank_name(LEARNER_ID, rank): rank for rank in range(config.learner.ranks)}
 
     def plans(self) -> list[RolePlan]:
         """Every role. Any start order works; the learner has the most to load."""
         config = self._config
         plans = [RolePlan(name, RANK if rank else LEARNER) for name, rank in self._ranks.items()]
-        plans.append(RolePlan("buffer", "buffer"))
+        plans += [RolePlan(name, "buffer") for name in self._buffers]
         actors = config.actor.count if config.pacing.online else 0
         plans += [RolePlan(f"actor-{n}", "actor") for n in range(actors)]
         return plans + ([RolePlan("evaluator", "evaluator")] if config.eval.every else [])
@@ -40,8 +41,10 @@ class Lineup:
         place = str(self._run.path)
         if plan.kind == "buffer":
             # The others know the old endpoint, so a buffer that is started again listens there.
-            known = again and self._run.endpoint.exists()
-            return headrace_command(["buffer", place, *(["--bind", self._run.endpoint.read_text().strip()] if known else [])])
+            shard = self._buffers[plan.name]
+            endpoint = self._run.shard(shard).endpoint
+            known = ["--bind", endpoint.read_text().strip()] if again and endpoint.exists() else []
+            return headrace_command(["buffer", place, *(["--shard", str(shard)] if shard else []), *known])
         if plan.name in self._ranks:
             policy = ["--init-from", str(self._init_from)] if self._init_from else []
             return headrace_command(["learner", place, "--id", LEARNER_ID, *policy])

@@ -58,6 +58,12 @@ def add_pool(commands: Any, add: Callable[..., argparse.ArgumentParser]) -> None
     into.add_argument(
         "--evict", action="store_true", help="rows may be evicted for those of SRC; else such an import is refused"
     )
+    merge = add(
+        actions, "merge", _merge, "Move the rows of a shard that a run has no more into the pool of its home shard; remove it."
+    )
+    merge.add_argument("source", type=Path, metavar="SHARD", help="pool of that shard, such as RUN/shard-1/pool (path)")
+    merge.add_argument("target", type=Path, metavar="POOL|RUN", help="pool of the home shard, or its run directory (path)")
+    merge.add_argument("--evict", action="store_true", help="rows may be evicted for those of SHARD; else it is refused")
     demos = into.add_argument_group("demonstrations", "for HDF5, Minari and LeRobotDataset; after SRC and POOL")
     demos.add_argument("--obs", nargs="+", metavar="PATH=KEY", help="take these observations only, under these keys (text)")
     demos.add_argument("--low", nargs="+", type=float, metavar="X", help="lower bounds of actions, one or one a dimension")
@@ -72,6 +78,12 @@ def add_pool(commands: Any, add: Callable[..., argparse.ArgumentParser]) -> None
     demos.add_argument("--chunk", type=int, metavar="H", help="env steps of a decision in a new pool (count); default: 1")
     demos.add_argument("--stack", type=int, metavar="H", help="frames of one observation in a new pool (count); default: 1")
     demos.add_argument("--actor", metavar="NAME", help="whose rows they become (text); default: SRC's name")
+
+
+def _merge(args: argparse.Namespace, overrides: list[str]) -> int:
+    from headrace.launch.merging import merge_command
+
+    return merge_command(args.source, args.target, evict=args.evict)
 
 
 def _look(args: argparse.Namespace, overrides: list[str]) -> int:

@@ -34,6 +34,7 @@ from headrace.common.limits import raise_open_files
 from headrace.launch.config import RunConfig
 from headrace.launch.exits import FAILED, GROUP_LOST, MUST_NOT_RESTART, STOPPED
 from headrace.launch.leash import follow_parent
+from headrace.launch.placing import own_shard, require_shard, shard_endpoint, shard_endpoints, shard_names
 from headrace.launch.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -45,18 +46,27 @@ LEARNER_ID = "learner"
 PERMANENT = (ConfigError, EnvError, SpecError, SessionRefused, PoolLocked, PoolDamaged, NoSpace, CheckpointError)
 
 
-def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
-    """Serve the run's buffer at ``bind`` (none: the config's endpoint) and write where it listens to the run directory."""
+def run_buffer(config: RunConfig, run: RunDir, bind: str | None, number: int = 0) -> int:
+    """Serve a buffer of the run at ``bind`` (none: where the config says) and write where it listens to its directory.
+
+    ``number`` is its place among the shards of the run; a further one dials the home shard.
+    """
     from headrace.buffer.server import serve
     from headrace.buffer.settings import BufferSettings
     from headrace.launch.pinning import pin_demos
     from headrace.launch.pools import find_past, open_past
 
-    network = replace(config.network, endpoint=bind) if bind else config.network
-    pool_dir = run.pool_dir(config.run.pool_dir)
-    place = find_past(config)
+    require_shard(config, number, "--shard")
+    at = bind or (config.network.shards[number] if config.network.shards else "")
+    network = replace(config.network, endpoint=at) if at else config.network
+    home = shard_endpoint(config, run, 0) if number else ""
+    own = run.shard(number)
+    pool_dir = own.pool_dir(config.run.pool_dir)
+    place = None if number else find_past(config)
     past = partial(open_past, config, place) if place else None
-    demos = partial(pin_demos, config, pool_dir) if config.pool.demos else None
+    # Where sets have shares, each shard draws its part of them; else demonstrations are rows like any, and are there once.
+    pins = bool(config.pool.demos) and (number == 0 or bool(config.sampling.sets))
+    demos = partial(pin_demos, config, pool_dir) if pins else None
     settings = BufferSettings(
         network,
         config.pool,
@@ -64,16 +74,18 @@ def run_buffer(config: RunConfig, run: RunDir, bind: str | None) -> int:
         config.pacing,
         run.run_id,
         config.seed,
-        run.write_endpoint,
+        own.write_endpoint,
         past,
-        run.snapshots,
+        own.snapshots,
         sampling=config.sampling,
         demos=demos,
         return_gamma=config.learner.return_gamma,
         limits=config.buffer,
         readers=config.learner.ranks,
         update_rows=config.learner.batch_size * max(1, len(config.sampling.mixes)),
-        exporter=_exporter(config, run, "buffer", "buffer"),
+        exporter=_exporter(config, run, "buffer", f"buffer-{number}" if number else "buffer"),
+        shard=number,
+        home=home,
     )
     _leave_signals_to_the_role()
     return serve(settings)
@@ -86,7 +98,8 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
     from headrace.learner.loop import run as learn
     from headrace.learner.settings import LearnerSettings
 
-    endpoint = connect or run.wait_endpoint(config.network.connect_s)
+    shards = shard_endpoints(config, run) if len(shard_names(config)) > 1 else []
+    endpoint = connect or (shards[0] if shards else run.wait_endpoint(config.network.connect_s))
     settings = LearnerSettings(
         endpoint,
         learner_id,
@@ -100,6 +113,7 @@ def run_learner(config: RunConfig, run: RunDir, connect: str | None, learner_id:
         config.pacing.offline_updates,
         PoolView,
         _exporter(config, run, "learner", learner_id),
+        (endpoint, *shards[1:]),
     )
     _leave_signals_to_the_role()
     return learn(settings)
@@ -110,7 +124,8 @@ def run_actor(config: RunConfig, run: RunDir | None, connect: str | None, actor_
     from headrace.actor.loop import run as act
 
     exporter = _exporter(config, run, "actor", actor_id)
-    settings = _player(config, connect or find_endpoint(config, run), actor_id, exporter)
+    at = connect or shard_endpoint(config, run, own_shard(config, actor_id))
+    settings = _player(config, at, actor_id, exporter)
     _leave_signals_to_the_role()
     return act(settings)
 
@@ -125,7 +140,7 @@ def run_evaluator(config: RunConfig, run: RunDir | None, connect: str | None, ev
     config.require_evaluable()
     judging = replace(config, actor=replace(config.actor, ema=config.eval.ema))
     exporter = _exporter(config, run, "evaluator", evaluator_id)
-    player = _player(judging, connect or find_endpoint(config, run), evaluator_id, exporter)
+    player = _player(judging, connect or shard_endpoint(config, run, 0), evaluator_id, exporter)
     checkpoints = run.checkpoints if run is not None else None
     settings = EvaluatorSettings(player, config.eval.every, config.eval.episodes, checkpoints)
     _leave_signals_to_the_role()
@@ -139,7 +154,7 @@ def run_policy_server(config: RunConfig, run: RunDir | None, connect: str | None
     from headrace.actor.policy_server import run as decide
 
     require_device(config.policy_server.device, "policy_server.device")
-    endpoint = connect or find_endpoint(config, run)
+    endpoint = connect or shard_endpoint(config, run, 0)
     server = replace(config.policy_server, endpoint=bind) if bind else config.policy_server
     settings = PolicyServerSettings(endpoint, identity, server, config.network, config.actor.ema)
     _leave_signals_to_the_role()
@@ -164,20 +179,6 @@ def _exporter(config: RunConfig, run: RunDir | None, role: str, identity: str) -
 def own_id(kind: str) -> str:
     """A name for a role that was started without one: unique as long as this process lives."""
     return f"{kind}-{socket.gethostname()}-{os.getpid()}"
-
-
-def find_endpoint(config: RunConfig, run: RunDir | None) -> str:
-    """Where the buffer listens: what the run directory says, else the config's endpoint when that names a port.
-
-    Raises:
-        ConfigError: neither says it.
-        DeadlineExceeded: the run's buffer never wrote it.
-    """
-    if run is not None:
-        return run.wait_endpoint(config.network.connect_s)
-    if config.network.endpoint.endswith(":0"):
-        raise ConfigError(f"network.endpoint: {config.network.endpoint} names no port; say --connect tcp://HOST:PORT")
-    return config.network.endpoint
 
 
 def guarded(name: str, body: Callable[[], int]) -> int:

@@ -151,6 +151,14 @@ class RunDir:
         """Where the pool lives for config key ``run.pool_dir``: here, or in a directory of this run below ``place``."""
         return Path(place).expanduser() / f"headrace-{self.run_id}" if place else self.pool
 
+    def shard(self, number: int) -> RunDir:
+        """Where a buffer of this run keeps its files: the home shard, number 0, here, each further one in a directory below."""
+        if number == 0:
+            return self
+        place = RunDir(self.path / f"shard-{number}")
+        place.path.mkdir(exist_ok=True)
+        return place
+
     def write_endpoint(self, endpoint: str) -> None:
         """Tell the other roles where the buffer listens."""
         write_whole(self.endpoint, endpoint + "\n")
@@ -160,6 +168,11 @@ class RunDir:
         self.targets.mkdir(exist_ok=True)
         name = quote("-".join(dict.fromkeys((about["role"], about["id"]))), safe="")
         write_whole(self.targets / f"{name}.json", json.dumps([{"targets": [address], "labels": dict(about)}]) + "\n")
+
+    def forget_endpoints(self) -> None:
+        """Nobody listens any more."""
+        for path in (self.endpoint, *self.path.glob("shard-*/endpoint")):
+            path.unlink(missing_ok=True)
 
     def wait_endpoint(self, deadline_s: float) -> str:
         """Where the buffer listens, waiting until it says so.

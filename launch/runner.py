@@ -24,7 +24,7 @@ from headrace.buffer.lock import BUFFER_LOCK, PoolLock
 from headrace.buffer.query import Observer
 from headrace.common.clock import MonotonicClock
 from headrace.common.config import dump, load, replace
-from headrace.common.errors import CheckpointError, HeadraceError
+from headrace.common.errors import CheckpointError, ConfigError, HeadraceError
 from headrace.common.seeds import derive_seed
 from headrace.common.weights import WeightSet
 from headrace.common.wire.network import NetworkConfig
@@ -112,6 +112,7 @@ def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path
     policy = find_policy(Path(init_from)) if init_from is not None else None
     if policy is not None:
         read_policy(policy)  # a damaged one is refused before anything starts
+    _refuse_shards_elsewhere(config)
     find_past(config)
     find_demos(config)
     require_parts(config)
@@ -138,6 +139,14 @@ def resume(path: Path, overrides: Sequence[str] = ()) -> TrainResult:
     require_resumable(run, old, config)
     require_parts(config)
     return _Job(config, run, None, resumed=True).run()
+
+
+def _refuse_shards_elsewhere(config: RunConfig) -> None:
+    if config.network.shards:
+        raise ConfigError(
+            f"network.shards: {len(config.network.shards)} buffers, started by hand (headrace buffer CONFIG --shard N), but"
+            " train starts its own; nearest valid: empty, with buffer.shards for how many"
+        )
 
 
 def require_parts(config: RunConfig) -> None:
@@ -226,7 +235,9 @@ class _Job:
         """Everything, from the roles to the result."""
         with self._run.claim():
             # Of a buffer that was started by hand and lives, what it wrote to the run directory is its own.
-            PoolLock.require_free(self._run.pool_dir(self._config.run.pool_dir), BUFFER_LOCK)
+            self._refuse_left_out()
+            for pool, _ in self._pools():
+                PoolLock.require_free(pool, BUFFER_LOCK)
             self._run.write_config(dump(self._config))
             self._run.result.unlink(missing_ok=True)
             try:
@@ -237,9 +248,9 @@ class _Job:
             return self._conclude(status, time.monotonic() - self._begun)
 
     def _train(self) -> Status:
-        pool = self._run.pool_dir(self._config.run.pool_dir)
-        if pool != self._run.pool and not is_pool(pool) and is_pool(self._run.pool):
-            move_tree(self._run.pool, pool, self._progress.notice)
+        for pool, home in self._pools():
+            if pool != home and not is_pool(pool) and is_pool(home):
+                move_tree(home, pool, self._progress.notice)
         hurried = False
         try:
             return self._synchronously() if self._config.run.mode == "sync" else self._supervised()
@@ -248,7 +259,24 @@ class _Job:
             raise
         finally:
             self._reporter.close(hurried=hurried)
-            self._bring_home(pool, hurried)
+            for pool, home in self._pools():
+                self._bring_home(pool, home, hurried)
+
+    def _refuse_left_out(self) -> None:
+        """Refuse to go on beside the rows of a shard that the run had, and would have no more."""
+        for place in sorted(self._run.path.glob("shard-*")):
+            number = place.name.removeprefix("shard-")
+            pool, shards = place / "pool", self._config.buffer.shards
+            if number.isdigit() and int(number) >= shards and is_pool(pool):
+                raise ConfigError(
+                    f"buffer.shards: {shards}, but {pool} holds rows of a further one; nearest valid: {int(number) + 1}, or"
+                    f" bring them into the home shard: headrace pool merge {pool} {self._run.path}"
+                )
+
+    def _pools(self) -> list[tuple[Path, Path]]:
+        """Of each buffer, where its pool lives while the run goes on, and where it stays."""
+        places = [self._run.shard(number) for number in range(self._config.buffer.shards)]
+        return [(place.pool_dir(self._config.run.pool_dir), place.pool) for place in places]
 
     def _synchronously(self) -> Status:
         from headrace.launch.sync import run_sync  # torch comes with it
@@ -270,16 +298,16 @@ class _Job:
             raise HeadraceError(self._explain(supervisor, decisions))
         return supervisor.status
 
-    def _bring_home(self, pool: Path, hurried: bool) -> None:
+    def _bring_home(self, pool: Path, home: Path, hurried: bool) -> None:
         """Move a pool that lives elsewhere into the run directory, unless a person asked to end at once."""
-        if pool == self._run.pool:
+        if pool == home:
             return
         if not is_pool(pool):
             shutil.rmtree(pool, ignore_errors=True)  # what a buffer left that found no room for one
         elif hurried:
             self._progress.notice(f"the pool is still in {pool}; --resume finds it there")
         else:
-            move_tree(pool, self._run.pool, self._progress.notice)
+            move_tree(pool, home, self._progress.notice)
 
     def _supervisor(self, lineup: Lineup, network: NetworkConfig) -> Supervisor:
         return Supervisor(

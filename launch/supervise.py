@@ -88,7 +88,7 @@ class Supervisor:
 
     def run(self) -> Supervision:
         """Start everything, keep it alive, end it; returns the decisions with their outcome."""
-        self._run.endpoint.unlink(missing_ok=True)
+        self._run.forget_endpoints()
         try:
             with self._signals():
                 while not self.decisions.ended:
@@ -99,7 +99,7 @@ class Supervisor:
             self._kill_all()
             if self._observer is not None:
                 self._observer.close()
-            self._run.endpoint.unlink(missing_ok=True)
+            self._run.forget_endpoints()
             self._run.meeting.unlink(missing_ok=True)
         return self.decisions
 

@@ -177,25 +177,30 @@ def _is_there(target: Path) -> bool:
 
 
 def _room(pool: SACReplayPool, evict: bool) -> Begin:
-    """Whether so many rows may enter: those that they would evict are told before, and have to be permitted."""
+    fix = "to keep all, import into a new pool with a --capacity of {} or more"
+    return lambda rows: require_room(pool, rows, evict, fix)
 
-    def begin(rows: int) -> None:
-        capacity, held = pool.config.capacity, pool.head - pool.tail
-        over = max(0, held + rows - capacity)
-        own = max(0, rows - capacity)
-        if not over:
-            return
-        what = f"{over} row{'s' * (over != 1)} will be evicted, the oldest first" + (
-            f", {own} of them of the import itself" if own else ""
+
+def require_room(pool: SACReplayPool, rows: int, evict: bool, fix: str) -> None:
+    """Refuse that so many rows enter where they would evict others, and say how many these are where ``evict`` permits it.
+
+    Raises:
+        ConfigError: it does not; ``fix`` says what to do with a number of rows.
+    """
+    capacity, held = pool.config.capacity, pool.head - pool.tail
+    over = max(0, held + rows - capacity)
+    own = max(0, rows - capacity)
+    if not over:
+        return
+    what = f"{over} row{'s' * (over != 1)} will be evicted, the oldest first" + (
+        f", {own} of them of the import itself" if own else ""
+    )
+    if not evict:
+        raise ConfigError(
+            f"{rows} rows are to enter a pool with a capacity of {capacity} that holds {held}: {what}. --evict permits it;"
+            f" {fix.format(held + rows)}"
         )
-        if not evict:
-            raise ConfigError(
-                f"{rows} rows are to enter a pool with a capacity of {capacity} that holds {held}: {what}. --evict permits it;"
-                f" to keep all, import into a new pool with a --capacity of {held + rows} or more"
-            )
-        _say(what)
-
-    return begin
+    _say(what)
 
 
 def _or(given: int | None, default: int) -> int:

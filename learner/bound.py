@@ -15,7 +15,13 @@ SETS = 3  # of weights at once: made, packed, and being sent
 
 
 def bound(
-    learner: LearnerConfig, network: NetworkConfig, spec: TransitionSpec, *, rows: int, weights: int | None = None
+    learner: LearnerConfig,
+    network: NetworkConfig,
+    spec: TransitionSpec,
+    *,
+    rows: int,
+    weights: int | None = None,
+    shards: int = 1,
 ) -> Bound:
     """The bound of a learner process.
 
@@ -25,12 +31,13 @@ def bound(
         spec: of the rows.
         rows: of one update, all its batches together.
         weights: bytes of one weight set; None for the most that can be published.
+        shards: buffers that it draws from.
     """
     batch = batch_nbytes(spec, rows)
-    ahead = min(learner.prefetch_batches * batch, max(2 * batch, AHEAD_BYTES))
+    ahead = min(learner.prefetch_batches * batch, max(2 * batch, shards * AHEAD_BYTES))
     return Bound(
         {
-            "batches": ahead + IN_USE * batch,
+            "batches": ahead + (IN_USE + (shards > 1)) * batch,  # of several, one is put together
             "on the wire": network.credit_bytes + network.fragment_bytes + ahead,  # that many may be messages still
             "weights": SETS * (network.message_bytes if weights is None else weights),
             "ratings": MAX_RATINGS * rows * 16,

@@ -38,6 +38,7 @@ class Feed:
         statistics: whether to ask for observation statistics too.
         reading: ``mapped``, ``socket`` or ``auto``.
         open_view: maps the pool of a buffer on this host.
+        changed: the lock, where several feeds are waited for together.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Feed:
         statistics: bool,
         reading: str = "socket",
         open_view: OpenView | None = None,
+        changed: threading.Condition | None = None,
     ) -> None:
         self._batch_size, self._prefetch, self._ask_statistics = batch_size, prefetch, statistics
-        self._changed = threading.Condition()
+        self.changed = self._changed = changed or threading.Condition()
         self._rows = batch_size  # of all batches of one update
         self._reading = Reading(reading, open_view, batch_size)
         self._batches: deque[Batch] = deque()
@@ -96,8 +98,7 @@ class Feed:
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._batches or self._failure), timeout_s):
                 return None
-            if self._failure is not None:
-                raise self._failure
+            self.check()
             self._ahead -= 1
             rows, parts = self._batches.popleft(), self._next
             self._next = None
@@ -109,6 +110,27 @@ class Feed:
             if self._next is None and self._batches:
                 self._next = self._batches[0].split(self._batch_size)
             return self._next or []
+
+    def check(self) -> None:
+        """Raise what ended the feed, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether :meth:`check` raises."""
+        return self._failure is not None
+
+    @property
+    def spec(self) -> TransitionSpec | None:
+        """Columns of the rows; none before the first welcome."""
+        return self._spec
+
+    @property
+    def live_rows(self) -> int:
+        """Rows that the buffer draws from, as it said last to a reader of several."""
+        rows = self.summary.get(m.LIVE_ROWS, 0)
+        return rows if isinstance(rows, int) and 0 <= rows < 1 << 40 else 0
 
     @property
     def must_draw(self) -> bool:
@@ -148,8 +170,7 @@ class Feed:
             done = self._changed.wait_for(
                 lambda: bool(self._failure) or (self._publish is None and self._sending is None), timeout_s
             )
-            if self._failure is not None:
-                raise self._failure
+            self.check()
         return done
 
     def report(self, values: dict[str, Any]) -> None:
@@ -191,7 +212,7 @@ class Feed:
             self._spec = TransitionSpec.from_dict(welcome.spec)
             self._rows = self._batch_size * max(1, welcome.mixes)
             self._most_ahead = min(self._prefetch, max(2, AHEAD_BYTES // batch_nbytes(self._spec, self._rows)))
-            self._reading.welcomed(welcome, self._spec)
+            self._open_rows(welcome, self._spec)
             self.epoch = welcome.epoch
             self._delivered = self._wanted = 0
             self._ahead -= self._drop_incoming()
@@ -199,6 +220,10 @@ class Feed:
             self._publish = self._publish or self._sending  # it may have been lost with the session before
             self._sending = None
             self._changed.notify_all()
+
+    def _open_rows(self, welcome: m.Welcome, spec: TransitionSpec) -> None:
+        """Find out how rows are read in a new session."""
+        self._reading.welcomed(welcome, spec)
 
     def received(self, message: m.Message, frames: list[Frame]) -> None:
         """A message of the buffer."""
@@ -237,10 +262,10 @@ class Feed:
             mapped = self._reading.mapped
             if self._withdraws:
                 self._withdraws, self._wanted = False, self._delivered
-                out.append([encode(m.Draw(self._wanted, self._batch_size, self._ask_statistics, mapped))])
+                out.append([encode(self._ask(self._wanted, mapped=mapped))])
             elif self._drawing and (demand > self._wanted or mapped != self._told_mapped):
                 self._wanted, self._told_mapped = demand, mapped
-                out.append([encode(m.Draw(demand, self._batch_size, self._ask_statistics, mapped))])
+                out.append([encode(self._ask(demand, mapped=mapped))])
             out.extend([encode(self._redraws.popleft())] for _ in range(len(self._redraws)))
             out.extend(self._rated())
             if self._publish is not None and self._sending is None:
@@ -252,6 +277,10 @@ class Feed:
             head = m.Publish(weights.version.epoch, weights.version.step)
             out.append([encode(head), weights.pack(self._halved)])
         return out
+
+    def _ask(self, wanted: int, *, mapped: bool) -> m.Message:
+        """A demand for batches, ``wanted`` in all in this session."""
+        return m.Draw(wanted, self._batch_size, self._ask_statistics, mapped)
 
     def _rated(self) -> list[Parts]:
         """All ratings; those of one epoch travel together up to a bound."""

@@ -17,16 +17,15 @@ from headrace.common.figures import learner_families
 from headrace.common.metrics import process_memory
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.weights import Version, WeightSet
-from headrace.common.wire.link import Link, new_hello
-from headrace.common.wire.messages import Goodbye, Hello, Welcome
+from headrace.common.wire.messages import Goodbye, Welcome
 from headrace.learner import checkpoint
+from headrace.learner.blend import Blend
 from headrace.learner.claim import Claim
 from headrace.learner.feed import Feed
-from headrace.learner.gatherer import Gatherer
 from headrace.learner.group import Group, Order
-from headrace.learner.place import rank_name
 from headrace.learner.rank import RankLoop
 from headrace.learner.rater import Rater
+from headrace.learner.reach import Reach
 from headrace.learner.report import Report
 from headrace.learner.roofline import roofline
 from headrace.learner.saver import Saver
@@ -61,40 +60,24 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
 
 
 def _run(settings: LearnerSettings, group: Group, stop: threading.Event, clock: Clock) -> int:
-    feed = Feed(
-        settings.learner.batch_size,
-        settings.learner.prefetch_batches,
-        statistics=settings.learner.normalises,
-        reading=settings.learner.reading,
-        open_view=settings.open_view,
-    )
-    link = Link(_hello(settings, group), feed, settings.endpoint, settings.network, clock)
-    gatherer = Gatherer(feed, link.wake)
-    done = False
-    link.start()
+    reach = Reach(settings.asks(group.rank), clock)
+    feed, done = reach.feed, False
+    reach.start()
     try:
-        welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
+        welcome = wait_welcome(reach.link, stop, settings.network.connect_s, clock)
         if welcome is not None:
-            gatherer.start()
             if group.leads:
                 with MetricSinks(settings.run_dir, settings.sinks) as sinks, _exporting(settings, sinks):
-                    done = LearnerLoop(settings, welcome, feed, link, sinks, clock, group).run(stop)
+                    done = LearnerLoop(settings, welcome, feed, reach, sinks, clock, group).run(stop)
             else:
-                RankLoop(settings, welcome, feed, link, group).run()
+                RankLoop(settings, welcome, feed, reach, group).run()
     finally:
-        gatherer.close()
-        link.close(Goodbye(done))
+        reach.close(Goodbye(done))
     return end_code(feed.stop, stop)
 
 
 def _exporting(settings: LearnerSettings, sinks: MetricSinks) -> AbstractContextManager[None]:
     return settings.exporter.serve(lambda: learner_families(sinks.newest))
-
-
-def _hello(settings: LearnerSettings, group: Group) -> Hello:
-    if group.leads:
-        return new_hello("learner", settings.learner_id)
-    return new_hello("rank", rank_name(settings.learner_id, group.rank))
 
 
 class LearnerLoop:
@@ -104,8 +87,8 @@ class LearnerLoop:
         self,
         settings: LearnerSettings,
         welcome: Welcome,
-        feed: Feed,
-        link: Link,
+        feed: Feed | Blend,
+        link: Reach,
         sinks: MetricSinks,
         clock: Clock,
         group: Group | None = None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from headrace.common.batch import Batch
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.weights import NO_VERSION
-from headrace.common.wire.link import Link
 from headrace.common.wire.messages import Welcome
+from headrace.learner.blend import Blend
 from headrace.learner.feed import Feed
 from headrace.learner.group import Group, Order
 from headrace.learner.rater import Rater
+from headrace.learner.reach import Reach
 from headrace.learner.settings import LearnerSettings
 
 PATIENCE_S = 1.0
@@ -18,7 +19,7 @@ PATIENCE_S = 1.0
 class RankLoop:
     """One further rank between rank 0's orders."""
 
-    def __init__(self, settings: LearnerSettings, welcome: Welcome, feed: Feed, link: Link, group: Group) -> None:
+    def __init__(self, settings: LearnerSettings, welcome: Welcome, feed: Feed | Blend, link: Reach, group: Group) -> None:
         self._feed, self._link, self._group = feed, link, group
         self.sac = settings.make_sac(welcome, group)
         self._rater = Rater(feed)

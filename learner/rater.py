@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from headrace.common.batch import Batch
+from headrace.learner.blend import Blend
 from headrace.learner.feed import Feed
 
 
@@ -15,7 +16,7 @@ class Rater:
         feed: what tells the pool.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed | Blend) -> None:
         self._feed = feed
         self._kept: tuple[Batch, Tensor] | None = None
 

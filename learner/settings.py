@@ -16,6 +16,7 @@ from headrace.learner.contract import SupportSACTraining
 from headrace.learner.group import Group, find_device
 from headrace.learner.models import make_model
 from headrace.learner.place import Place
+from headrace.learner.reach import Asks
 from headrace.learner.reading import OpenView
 from headrace.learner.sac import SAC
 from headrace.learner.sinks import SinkConfig
@@ -23,7 +24,7 @@ from headrace.learner.sinks import SinkConfig
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """All that a learner process needs to know."""
+    """All that a learner process needs to know: ``endpoint`` of the buffer, and of several where all ``shards`` listen."""
 
     endpoint: str
     learner_id: str
@@ -37,6 +38,23 @@ class LearnerSettings:
     offline_updates: int = 0
     open_view: OpenView | None = None
     exporter: Exporter = Exporter()
+    shards: tuple[str, ...] = ()
+
+    def asks(self, rank: int) -> Asks:
+        """What a rank of the group asks of the buffers."""
+        learner = self.learner
+        return Asks(
+            self.shards or (self.endpoint,),
+            self.learner_id,
+            rank,
+            learner.batch_size,
+            learner.prefetch_batches,
+            self.network,
+            self.seed,
+            learner.normalises,
+            learner.reading,
+            self.open_view,
+        )
 
     def make_sac(self, welcome: Welcome, group: Group) -> SAC:
         """What this rank of the group learns with, for the pool's spec."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 SHELF, SERVER = ("tests/unit/buffer/test_shelf.py",), ("tests/unit/buffer/test_server.py",)
-READER, WEIGHTS = "actor/weight_reader.py", ("tests/unit/actor/test_weight_reader.py",)
+READER, WEIGHTS = "common/wire/weight_reader.py", ("tests/unit/common/test_weight_reader.py",)
 UPLINK = ("tests/protocol/test_uplink.py",)
 CREDITS, DISK = ("tests/protocol/test_credits.py",), ("tests/protocol/test_full_disk.py",)
 LIMITS, BACKUPS = ("tests/unit/buffer/test_limits.py",), ("tests/unit/buffer/test_backups.py",)
@@ -71,7 +71,9 @@ BOUNDS = (
     ),
     Mutant("rows-wait-for-weights", "buffer/server.py", "if isinstance(each, (Shelve, Rewrite)):", "if False:", SERVER),
     Mutant("a-drain-takes-all-there-is", "buffer/server.py", "if room <= 0:", "if False:", SERVER),
-    Mutant("infinite-weights-act", "actor/weights.py", "        if reader.not_finite:\n", "        if False:\n", UPLINK),
+    Mutant(
+        "infinite-weights-act", "common/wire/weight_fetch.py", "        if reader.not_finite:\n", "        if False:\n", UPLINK
+    ),
     Mutant("only-whole-pieces-are-looked-through", READER, "        self._look()\n", "", WEIGHTS),
     Mutant(
         "halves-are-not-looked-through",
@@ -82,7 +84,7 @@ BOUNDS = (
     ),
     Mutant("memory-is-lent-twice", "common/lent.py", "memory = self._free.pop()", "memory = self._free[-1]", WEIGHTS),
     Mutant("a-digest-is-taken-on-trust", READER, "self._digest.digest()", "bytes(self._blob[-DIGEST_BYTES:])", WEIGHTS),
-    Mutant("ranges-in-any-order", "actor/weights.py", "if part.offset != self.held:", "if False:", UPLINK),
+    Mutant("ranges-in-any-order", "common/wire/weight_fetch.py", "if part.offset != self.held:", "if False:", UPLINK),
     Mutant("a-set-is-written-over-the-newest", "buffer/shelf.py", "self._turn = 1 - turn", "self._turn = turn", SHELF),
     Mutant("sets-are-written-over-each-other", "buffer/shelf.py", '1 - self._turn, ""', 'self._turn, ""', SHELF),
     Mutant("no-room-for-a-longer-version", "buffer/shelf.py", "size + _SPARE", "size", SHELF),

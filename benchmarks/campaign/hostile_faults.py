@@ -80,7 +80,7 @@ INPUT = (
     Mutant(
         "steps-under-way-that-nobody-was-granted",
         "buffer/pacing.py",
-        "UNBOUNDED if robot else self._lead())",
+        "UNBOUNDED if robot else Pacing._lead(self))",
         "UNBOUNDED)",
         HOSTILE,
     ),

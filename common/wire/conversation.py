@@ -19,7 +19,7 @@ from headrace.common.wire import compression, fragments
 from headrace.common.wire.codec import Frame, Parts, check_sender, decode, encode
 from headrace.common.wire.dialled import Dialled
 from headrace.common.wire.fields import printable
-from headrace.common.wire.messages import Compressed, Declined, Goodbye, Hello, Message, Pulse, Welcome
+from headrace.common.wire.messages import Compressed, Declined, Goodbye, Hello, Message, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.session import ClientSession, Phase
 
@@ -43,7 +43,7 @@ class Role(Protocol):
         """Messages to send now; the last one may exceed ``room`` bytes and is then cut to fit."""
         ...
 
-    def pulse(self) -> Pulse:
+    def pulse(self) -> Message:
         """The heartbeat."""
         ...
 

@@ -10,7 +10,7 @@ from zmq.utils import z85
 
 from headrace.common.config import option
 from headrace.common.errors import ConfigError
-from headrace.common.wire.messages import POLICY_SERVER, READERS
+from headrace.common.wire.messages import POLICY_SERVER, READERS, SHARD
 
 BUFFER, LEARNER, OPERATOR = "buffer", "learner", "operator"
 SESSIONS = {  # what a key is for -> the roles of the sessions that it opens
@@ -18,6 +18,7 @@ SESSIONS = {  # what a key is for -> the roles of the sessions that it opens
     "evaluator": ("evaluator",),
     POLICY_SERVER: (POLICY_SERVER,),
     LEARNER: READERS,
+    SHARD: (SHARD,),
     OPERATOR: ("observer",),
     BUFFER: (),
 }

@@ -6,6 +6,7 @@ import logging
 import os
 import socket as stdlib_socket
 import threading
+from dataclasses import replace
 
 import zmq
 
@@ -70,6 +71,15 @@ class Link:
         self._wake_write.setblocking(False)
         self._woken = False  # set by whoever wakes, reset by the thread before it looks what there is to send
         self._thread = threading.Thread(target=self._run, name="headrace-link", daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        """Who is dialled."""
+        return self._endpoint
+
+    def declare(self, spec: object) -> None:
+        """Say this spec in hellos from now on: the one that was said before was none."""
+        self.session.hello = replace(self.session.hello, spec=spec)
 
     def start(self) -> None:
         """Start dialling."""

@@ -1,7 +1,7 @@
 """Every message of the protocol, one frozen dataclass a kind.
 
-Client = actor, evaluator, policy server, learner rank or observer; all dial the buffer, and actors may dial a policy server
-too. Frames that follow a header are
+Client = actor, evaluator, policy server, learner rank, further shard or observer; all dial the buffer, and actors may dial a
+policy server too. Frames that follow a header are
 named in the class docstring. Sequence numbers start at 1; 0 means none yet. ``docs/wire.md`` holds the same as a table, which
 :mod:`headrace.common.wire.reference` makes.
 """
@@ -22,8 +22,10 @@ from headrace.common.wire.message import Message as Message
 PROTOCOL = 1
 PAUSED = "paused"  # a phase of the run
 READERS = ("learner", "rank")  # the learner, and the further ranks of its group
-FOLLOWERS = ("actor", "evaluator", POLICY_SERVER)  # they act by its weights
+SHARD = "shard"  # a further buffer of a run, as its home buffer knows it
+FOLLOWERS = ("actor", "evaluator", POLICY_SERVER, SHARD)  # they act by its weights, or hand them on
 ROLES = (*FOLLOWERS, *READERS, "observer")
+LIVE_ROWS = "live_rows"  # in the report to a reader: what it weighs several shards by
 MAX_ID = 128
 MAX_LANES = 4096
 MAX_STREAMS = 64
@@ -216,6 +218,36 @@ class Ask(Message, tag=16, senders=("actor",), frames=None):
     lanes: int = uint(MAX_LANES)
     within_s: float = real()
     noise: bytes = blob(NOISE_BYTES, default=b"")
+
+
+@dataclass(frozen=True)
+class Claim(Message, tag=17, senders=("learner",)):
+    """A learner's demand for updates whose rows it draws from several shards: ``wanted`` in all since this session's welcome.
+
+    One is granted only while all shards together hold ``batch_size`` rows. The rows are drawn in sessions of role ``rank``.
+    """
+
+    wanted: int = uint()
+    batch_size: int = uint(U32)
+
+
+@dataclass(frozen=True)
+class Holdings(Message, tag=18, senders=(SHARD,)):
+    """What a further shard has, said to the home shard whenever it changes.
+
+    ``env_steps`` are committed in ``pool``, and ``rows`` of it can be drawn. Of the steps that it was granted in this session
+    it gives ``returned`` back; ``under_way`` is what its actors may still deliver. Its ``simulators`` need ``reserve`` steps to
+    complete their first rows. ``paused``: people have paused the run there.
+    """
+
+    pool: str = text(MAX_POOL)
+    env_steps: int = uint(COUNT)
+    rows: int = uint(COUNT)
+    returned: int = uint(COUNT, default=0)
+    under_way: int = uint(COUNT, default=0)
+    simulators: int = uint(U32, default=0)
+    reserve: int = uint(COUNT, default=0)
+    paused: bool = flag(default=False)
 
 
 # --- buffer to client -------------------------------------------------------------------------------------------
@@ -424,6 +456,14 @@ class Decision(Message, tag=49, senders=(POLICY_SERVER,), frames=None):
     noise: bytes = blob(NOISE_BYTES, default=b"")
 
 
+@dataclass(frozen=True)
+class Granted(Message, tag=50):
+    """``updates`` more updates that were claimed are granted; the last one has ``number``."""
+
+    number: int = uint()
+    updates: int = uint(U32)
+
+
 MESSAGES: dict[int, type[Message]] = {
     cls.TAG: cls
     for cls in (
@@ -445,5 +485,6 @@ MESSAGES: dict[int, type[Message]] = {
         ),
         *(Welcome, Refused, Ack, Reject, Received, State, BatchHead, StatisticsHead, WeightsPart, Published, Stop, Answer),
         *(DrawnHead, BatchPiece, LabelHead, Labelled, Declined, Word, Ask, Decision, Compressed),
+        *(Claim, Holdings, Granted),
     )
 }

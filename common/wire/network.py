@@ -51,6 +51,12 @@ class NetworkConfig:
     endpoint: str = option(
         "tcp://127.0.0.1:0", help="where the buffer listens; port 0 picks a free one (train writes it to the run directory)"
     )
+    shards: tuple[str, ...] = option(
+        (),
+        help="where the buffers of the run listen, for whoever dials them; the first one, the home shard, paces the run; empty:"
+        " there is one buffer, at network.endpoint",
+        resume=True,
+    )
     keys: str = option(
         "",
         help="directory of keys (headrace keys): everybody proves who he is and all is encrypted; a non-loopback endpoint needs"
@@ -82,6 +88,11 @@ class NetworkConfig:
     def check(self, path: str = "network") -> None:
         """Refuse what is no endpoint, and times that cannot work together."""
         split_endpoint(self.endpoint, f"{path}.endpoint")
+        for number, shard in enumerate(self.shards):
+            if split_endpoint(shard, f"{path}.shards").port == 0:
+                raise ConfigError(f"{path}.shards: {shard!r} names no port that could be dialled; nearest valid: {shard}5555")
+            if shard in self.shards[:number]:
+                raise ConfigError(f"{path}.shards: {shard!r} is named twice; each is a buffer of its own")
         if self.keys and self.insecure:
             raise ConfigError(
                 f"{path}.insecure: true with {path}.keys {self.keys!r}, which say the opposite; nearest valid: false"

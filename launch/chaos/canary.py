@@ -9,8 +9,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import SOURCE_DEMO, TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire.codec import Frame, Parts, decode
-from headrace.common.wire.link import Link, new_hello
 from headrace.common.wire.messages import Goodbye, Message, Publish, Published, Welcome
 from headrace.common.wire.network import NetworkConfig
 from headrace.launch.chaos.history import History, own_path
@@ -33,7 +33,7 @@ from headrace.launch.exits import FAILED
 from headrace.launch.leash import follow_parent
 from headrace.launch.rundir import write_whole
 from headrace.learner.feed import Feed
-from headrace.learner.gatherer import Gatherer
+from headrace.learner.reach import Asks, Reach
 
 LEARNED = "canary"  # kind of its histories
 WAIT_S = 0.1
@@ -71,6 +71,7 @@ class CanarySettings:
     history: Path | None = None
     memory: Path | None = None
     remember_s: float = 1.0
+    shards: tuple[str, ...] = ()
 
 
 class WitnessFeed(Feed):
@@ -130,7 +131,7 @@ def prove(batch: Batch, stack: int = 1) -> None:
     same = np.array_equal(obs[:, :2], following[:, :2]) and np.array_equal(obs[:, 1], rows["episode"])
     if not (same and np.array_equal(obs[:, 2], rows["t"]) and np.array_equal(following[:, 2], rows["t"] + rows["steps"])):
         raise AssertionError(f"a row does not prove itself: {obs[:4]} {following[:4]} {rows[:4]}")
-    if not np.array_equal(batch.ids >= PINNED, rows["source"][:, 0] == SOURCE_DEMO):  # actors demonstrate nothing
+    if not np.array_equal(batch.ids & PINNED != 0, rows["source"][:, 0] == SOURCE_DEMO):  # actors demonstrate nothing
         raise AssertionError(f"a demonstration is not a pinned row, or the other way round: {batch.ids[:4]} {rows[:4]}")
 
 
@@ -146,24 +147,24 @@ class Canary:
         history = None
         if settings.history is not None:
             history = History(own_path(settings.history, LEARNED, settings.identity), {"id": settings.identity})
-        about: dict[str, Any] = {"statistics": False, "reading": settings.reading, "open_view": PoolView}
-        args = (settings.batch_size, 8)
-        self._feed = Feed(*args, **about) if history is None else WitnessFeed(*args, history=history, **about)
+        shards = (settings.endpoint, *settings.shards)
+        asks = Asks(
+            shards, settings.identity, 0, settings.batch_size, 8, settings.network, reading=settings.reading, open_view=PoolView
+        )
+        make: Callable[..., Feed] = Feed if history is None else partial(WitnessFeed, history=history)
+        self._reach = Reach(asks, MonotonicClock(), make)
+        self._feed = self._reach.feed
         self._history = history
         self._due = time.monotonic()
         self.step = self._remembered()
-        self._link = Link(
-            new_hello("learner", settings.identity), self._feed, settings.endpoint, settings.network, MonotonicClock()
-        )
 
     def run(self) -> int:
         """Learn until the buffer or a signal says stop; the number of updates."""
-        stop, gatherer = stop_on_signal(), Gatherer(self._feed, self._link.wake)
-        gatherer.start()
-        self._link.start()
+        stop = stop_on_signal()
+        self._reach.start()
         done = False
         try:
-            welcome = wait_welcome(self._link, stop, self._settings.network.connect_s, MonotonicClock())
+            welcome = wait_welcome(self._reach.link, stop, self._settings.network.connect_s, MonotonicClock())
             if welcome is not None:
                 spec = TransitionSpec.from_dict(welcome.spec)
                 self._publish(spec)
@@ -173,18 +174,17 @@ class Canary:
                 done = self._feed.stop is not None and self._feed.stop.done
                 self._feed.wait_published(PUBLISH_S)
         finally:
-            gatherer.close()
-            self._link.close(Goodbye(done, ""))
+            self._reach.close(Goodbye(done, ""))
         self._remember()
         return self.step
 
     def _learn(self, spec: TransitionSpec) -> bool:
         """Prove what has come within a short time; whether there is more to do."""
         settings, now = self._settings, time.monotonic()
-        self._link.check()
+        self._reach.check()
         batches = self._feed.get(WAIT_S)
         if self._feed.must_draw:
-            self._link.wake()
+            self._reach.wake()
         for batch in batches or ():
             try:
                 prove(batch, spec.stack)
@@ -205,7 +205,7 @@ class Canary:
     def _publish(self, spec: TransitionSpec) -> None:
         self._published_at = time.monotonic()
         self._feed.publish(canary_weights(spec, self._settings.identity, self._feed.epoch, self.step))
-        self._link.wake()
+        self._reach.wake()
 
     def _remembered(self) -> int:
         self._begun = self._remembered_at = self._published_at = time.monotonic()
@@ -222,6 +222,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """``python -m headrace.launch.chaos.canary ENDPOINT``: the last line printed is the number of updates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("endpoint", help="where the buffer listens, tcp://HOST:PORT")
+    parser.add_argument("--shard", action="append", default=[], help="where a further shard listens, once for each")
     parser.add_argument("--id", default="canary", help="its name (text)")
     parser.add_argument("--batch-size", type=int, default=64, help="rows of a batch (count)")
     parser.add_argument("--publish-every", type=int, default=1, help="updates between two versions (count)")
@@ -248,6 +249,7 @@ def main(words: Sequence[str] | None = None) -> int:
         args.reading,
         args.history,
         args.memory,
+        shards=tuple(args.shard),
     )
     follow_parent()
     try:

@@ -48,6 +48,7 @@ class Roles:
         base = {"run": {"dir": str(directory), "name": "run"}, "network": {"heartbeat_s": 0.1, "lease_s": 1.0, "connect_s": 60}}
         whole = {**base, **config}
         self.network = load(NetworkConfig, whole["network"], "network")
+        self.endpoint = self.network.shards[0] if self.network.shards else self.endpoint
         self.config.write_text(yaml.safe_dump(whole))
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
@@ -58,6 +59,11 @@ class Roles:
         """Start the buffer; the words ``before`` run its command line."""
         words = ["-P", "-m", "headrace", "buffer", str(self.config), "--bind", self.endpoint]
         return self.start_words("buffer", [*before, sys.executable, *words])
+
+    def shard(self, number: int) -> subprocess.Popen[bytes]:
+        """Start a further buffer, as ``buffer-NUMBER``; the config names where all listen (:func:`with_shards`)."""
+        words = ["-P", "-m", "headrace", "buffer", str(self.config), "--shard", str(number)]
+        return self.start_words(f"buffer-{number}", [sys.executable, *words])
 
     def actor(self, name: str, *words: str, through: str = "", before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Start an actor with this id, which dials ``through`` a proxy; the words ``before`` run its command line."""
@@ -76,6 +82,7 @@ class Roles:
         """Start the stand-in learner."""
         words = ["--batch-size", str(batch_size), "--publish-every", str(publish_every), "--seconds", str(seconds)]
         words += ["--reading", reading, "--compression", compression]
+        words += [word for shard in self.network.shards[1:] for word in ("--shard", shard)]
         return self.start_words("canary", [sys.executable, "-P", "-m", "headrace.launch.chaos.canary", self.endpoint, *words])
 
     def log(self, name: str) -> str:
@@ -109,7 +116,7 @@ class Roles:
 
     def stop(self) -> dict[str, int]:
         """SIGTERM all, actors first; exit codes."""
-        order = sorted(self.processes, key=lambda name: name == "buffer")
+        order = sorted(self.processes, key=lambda name: name.startswith("buffer"))
         codes = {}
         for name in order:
             process = self.processes[name]
@@ -139,6 +146,12 @@ def roles(directory: Path, config: dict[str, Any]) -> Iterator[Roles]:
             if process.poll() is None:
                 process.kill()
             process.wait(10)
+
+
+def with_shards(config: dict[str, Any], shards: int) -> dict[str, Any]:
+    """``config`` with so many buffers on this host."""
+    network = {"heartbeat_s": 0.1, "lease_s": 1.0, "connect_s": 60}
+    return {**config, "network": {**network, "shards": [f"tcp://127.0.0.1:{free_port()}" for _ in range(shards)]}}
 
 
 def scripted(**changes: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from headrace.actor.outbox import Outbox
 from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
 from headrace.buffer.epochs import Epochs
+from headrace.buffer.live import Live
 from headrace.buffer.pacing import Pacing
 from headrace.buffer.pool import SACReplayPool
+from headrace.buffer.satellites import Satellites
 from headrace.buffer.service import Service
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
@@ -168,14 +171,24 @@ class Run:
             pool.adopt(past_pool(config, past_rows))
         self.worker = PoolWorker(pool, make, Shelf(directory))
         fleet = Fleet(Epochs(directory), lease_s=NETWORK.lease_s, heartbeat_s=NETWORK.heartbeat_s, most=256)
-        self.pacing = Pacing(config.pacing)
+        self.pacing = self.make_pacing(config)
         watch, totals = Watch("run", self.now), self.worker.totals()
-        self.service = Service(fleet, self.pacing, NETWORK, watch, totals, self.worker.shelf, config.pool.max_actors)
-        self.clients: dict[bytes, Actor | Learner] = {}
+        live, satellites = Live(self.pacing), Satellites(self.pacing, directory)
+        parts = fleet, self.pacing, NETWORK, watch, totals, self.worker.shelf, config.pool.max_actors, live, satellites
+        self.service = self.make_service(*parts)
+        self.clients: dict[bytes, Any] = {}  # actors, learners, further shards
         self._live: set[bytes] = set()
         self._rounds = 0
 
-    def add(self, client: Actor | Learner) -> Actor | Learner:
+    def make_pacing(self, config: RunConfig) -> Pacing:
+        """Of this buffer."""
+        return Pacing(config.pacing)
+
+    def make_service(self, *parts: Any) -> Service:
+        """Of this buffer."""
+        return Service(*parts)
+
+    def add(self, client: Any) -> Any:
         """Let a process join; one under the same name replaces it."""
         self.clients[client.peer] = client
         self._live.discard(client.peer)

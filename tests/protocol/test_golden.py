@@ -26,7 +26,7 @@ TAGS = {
     "Evaluation": 9, "Query": 10, "Goodbye": 11, "Redraw": 12, "Rate": 13, "LabelHead": 14, "Change": 15, "Ask": 16,
     "Welcome": 32, "Refused": 33, "Ack": 34, "Reject": 35, "Received": 36, "State": 37, "BatchHead": 38, "StatisticsHead": 39,
     "WeightsPart": 40, "Published": 41, "Stop": 42, "Answer": 43, "DrawnHead": 44, "BatchPiece": 45, "Labelled": 46,
-    "Declined": 47, "Word": 48, "Decision": 49, "Compressed": 64,
+    "Declined": 47, "Word": 48, "Decision": 49, "Compressed": 64, "Claim": 17, "Holdings": 18, "Granted": 50,
 }  # fmt: skip
 
 

@@ -8,7 +8,6 @@ import pytest
 from headrace.actor.outbox import Outbox
 from headrace.actor.store import Memory
 from headrace.actor.uplink import Uplink
-from headrace.actor.weights import WeightFetch
 from headrace.common.block import Block
 from headrace.common.clock import ManualClock
 from headrace.common.errors import LabelRefused, WireError
@@ -17,6 +16,7 @@ from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import decode, parse_block, parse_label
+from headrace.common.wire.weight_fetch import WeightFetch
 
 SPEC = TransitionSpec((ObsSpec("obs", (1,), "<f4"),), ActionSpec((1,), (-1.0,), (1.0,)))
 

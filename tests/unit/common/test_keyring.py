@@ -9,7 +9,7 @@ from headrace.common.wire.keyring import Keyring
 from headrace.common.wire.keys import Key, new_pair
 from headrace.common.wire.messages import ROLES, Hello
 
-NAMES = {"arm": "actor", "eve": "evaluator", "learner": "learner", "operator": "operator", "buffer": "buffer"}
+NAMES = {"arm": "actor", "eve": "evaluator", "learner": "learner", "shard": "shard", "operator": "operator", "buffer": "buffer"}
 HALVES = {name: new_pair()[0] for name in NAMES}
 ALLOWED = {
     ("arm", "actor", "arm"),
@@ -18,6 +18,8 @@ ALLOWED = {
     ("learner", "learner", "eve"),
     ("learner", "rank", "arm"),
     ("learner", "rank", "eve"),
+    ("shard", "shard", "arm"),
+    ("shard", "shard", "eve"),
     ("operator", "observer", "arm"),
     ("operator", "observer", "eve"),
 }

@@ -49,6 +49,11 @@ class WeightReader:
         self._digest.update(self._blob[begin : min(self.held, self.total - DIGEST_BYTES)])
         self._look()
 
+    @property
+    def packed(self) -> Raw:
+        """The bytes of the set."""
+        return self._blob
+
     def finish(self) -> WeightSet:
         """The set, once all of it is here.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.actor.weight_reader import WeightReader
 from headrace.common.errors import WireError
 from headrace.common.lent import Lender
 from headrace.common.weights import Version, WeightSet
+from headrace.common.wire.weight_reader import WeightReader
 
 TENSORS = {
     "a": np.arange(7, dtype="<f4"),
