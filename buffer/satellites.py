@@ -12,12 +12,13 @@ from typing import Any
 
 from headrace.buffer import manifest
 from headrace.buffer.pacing import Pacing
-from headrace.common.errors import PoolError, describe_os_error
+from headrace.common.errors import PoolError, WireError, describe_os_error
 from headrace.common.wire.fleet import Session
 from headrace.common.wire.messages import Hello, Holdings
 
 LOG = logging.getLogger(__name__)
 NAME = "shards.json"
+MOST_POOLS = 4096
 WRITE_S = 1.0  # a satellite that lives says again what a kill of the home shard has lost of it
 
 
@@ -78,8 +79,10 @@ class Satellites:
         self._pacing.join_shard(name, limit=hello.executed, under_way=hello.pending)
 
     def holds(self, session: Session, holdings: Holdings) -> None:
-        """Take what a satellite says of itself."""
+        """Take what a satellite says of itself; raises :class:`WireError` for yet another pool, beyond any number."""
         name = account(session.id)
+        if holdings.pool not in self._env_steps and len(self._env_steps) >= MOST_POOLS:
+            raise WireError("shards", f"{len(self._env_steps)} pools of further shards are known, at most {MOST_POOLS}")
         self._here[name] = holdings
         if holdings.pool and self._env_steps.get(holdings.pool) != holdings.env_steps:
             self._env_steps[holdings.pool] = holdings.env_steps

@@ -360,7 +360,7 @@ class Service:
         who = client.session.name
         (self.live.pause if holdings.paused else self.live.resume)(who)
         self._observe()
-        return self._share(now, urgent=True)
+        return self._share_soon(1, now)
 
     def _on_weights_get(self, client: Client, get: m.WeightsGet, frames: list[Frame], now: float) -> list[Out]:
         return self._weights.fetch(client, get) or [self._state(client, now)]  # a newer version has replaced it: say which
@@ -448,10 +448,7 @@ class Service:
             self._announced = self.shelf.version
             self.watch.published(self._announced, now)
             out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in m.FOLLOWERS)
-        self._unshared += len(done)
-        if self._unshared * SHARED_BY >= len(self._clients):  # what it costs grows with who is there; on a tick all are told
-            out.extend(self._share(now, urgent=True))
-        return self._as_spoken(out)
+        return self._as_spoken(out + self._share_soon(len(done), now))
 
     def _answer(self, done: Done) -> list[Out]:
         work = done.work
@@ -523,6 +520,11 @@ class Service:
         """Begin to end: no new sessions, every client is asked to leave."""
         self.stopping = reason
         return self._as_spoken([(peer, [encode(m.Stop(False, reason))]) for peer in self._clients])
+
+    def _share_soon(self, news: int, now: float) -> list[Out]:
+        """Tell allowances after so much news, as often as pays: it costs more the more there are, and a tick tells all."""
+        self._unshared += news
+        return self._share(now, urgent=True) if self._unshared * SHARED_BY >= len(self._clients) else []
 
     def _share(self, now: float, *, urgent: bool) -> list[Out]:
         """Tell actors their new allowance: all of them on a tick, those that are running out at once."""

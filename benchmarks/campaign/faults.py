@@ -26,6 +26,7 @@ from campaign.pool_faults import POOL
 from campaign.promise_faults import PROMISES
 from campaign.robot_faults import ROBOTS
 from campaign.role_faults import ROLES
+from campaign.shard_faults import SHARDS
 from campaign.steering_faults import STEERING
 from campaign.trial_faults import TRIALS
 from campaign.wire_faults import WIRE
@@ -57,6 +58,7 @@ MUTANTS = {
         *PROMISES,
         *ROBOTS,
         *ROLES,
+        *SHARDS,
         *STEERING,
         *TRIALS,
         *WIRE,

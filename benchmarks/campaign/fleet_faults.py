@@ -46,8 +46,8 @@ FLEET = (
     Mutant(
         "allowances-of-all-after-each-block",
         "buffer/service.py",
-        "        if self._unshared * SHARED_BY >= len(self._clients):",
-        "        if True:",
+        " if self._unshared * SHARED_BY >= len(self._clients) else []",
+        "",
         SERVICE,
     ),
     Mutant(

@@ -8,7 +8,9 @@ import pytest
 from helpers.sharded import Actor, committed, move, sharded
 from helpers.simulated import Learner
 
+from headrace.buffer.lent import LentPacing, Loan
 from headrace.buffer.pacing import Pacing, PacingConfig
+from headrace.buffer.satellites import Satellites
 from headrace.launch.config import make_config
 from headrace.launch.placing import own_shard, shard_of
 from headrace.learner.updates import Updates
@@ -144,8 +146,6 @@ def test_a_home_shard_that_was_started_again_knows_what_all_have_done(tmp_path):
     drive(home, others, lambda: home.pacing.env_steps > 100 and committed(*others)[0] > 20)
     drive(home, others, lambda: home.service.satellites._changed is False)  # a second at most
     steps = others[0].worker.pool.env_steps
-    from headrace.buffer.satellites import Satellites
-
     again = Satellites(Pacing(PacingConfig()), tmp_path / "home")
     assert again.env_steps == steps
     assert again.names == ["\0shard-1"]
@@ -171,6 +171,17 @@ def test_a_pause_at_any_shard_is_one_of_the_run_and_robots_there_hold(tmp_path):
     assert sum(committed(home, other)) - before <= 2 * config.pacing.lead_steps
     home.service.live.resume()
     drive(home, others, lambda: sum(committed(home, other)) > before + 100)
+
+
+def test_a_loan_is_shared_out_only_while_the_run_goes_on_and_everybody_is_known():
+    for phase, absent, granted in (("training", False, 40), ("paused", False, 0), ("training", True, 0)):
+        lent = LentPacing(PacingConfig(lead_steps=16))
+        lent.observe(100, 0)
+        lent.join("a", executed=0, pending=0)
+        lent.hear(Loan(140, 0, False, phase, 900))
+        lent.absent = absent
+        assert lent.allowances()["a"].granted == granted
+        assert lent.simulators == (0 if absent else 1)
 
 
 def test_random_steps_are_the_first_of_the_run_wherever_they_are_done(tmp_path):

@@ -6,7 +6,7 @@ from helpers.roles import Roles, roles, scripted, with_shards
 
 from headrace.buffer import SACReplayPool
 
-STEPS = 12_000
+STEPS = 9_000
 
 
 def pools(run: Roles, steps: int) -> list[int]:
@@ -44,7 +44,7 @@ def test_each_of_two_buffers_is_killed_and_nothing_is_lost_or_doubled(tmp_path):
         run.actor("actor-0", through=run.network.shards[0])
         run.actor("actor-1", through=run.network.shards[1])
         run.buffer()
-        run.wait(lambda s: s["env_steps"] > 1500 and min(drawn_by(s)) > 1000, 60, watch=("canary",))
+        run.wait(lambda s: s["env_steps"] > 1000 and min(drawn_by(s)) > 1000, 60, watch=("canary",))
         run.kill("buffer-1")
         lost = run.wait(lambda s: lost_by(s) == [1] and not s["shards"], 30, watch=("canary",))
         assert any("shard/shard-1 has not come back" in warning for warning in lost["warnings"])

@@ -137,7 +137,7 @@ LISTED = [
 
 RUNS = {  # what the commands run, by where it stands
     "cli": "train buffer learner actor eval export_policy plot status chaos dry_run record",
-    "pool_command": "look export import",
+    "pool_command": "look export import merge",
     "classifier_command": "record train check",
     "key_command": "new list revoke",
     "cluster.command": "plan ray",
