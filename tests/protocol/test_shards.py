@@ -120,9 +120,10 @@ def test_a_lost_shard_leaves_the_run_going_and_its_rows_count_when_it_is_back(tm
     home, others, learner = begin(tmp_path, config)
     other = others[0]
     drive(home, others, lambda: home.pacing.env_steps > 150)
-    other.heard = False
+    said, other.heard = home.service.satellites.env_steps, False
     drive(home, others, lambda: "shard/shard-1 has not come back: silent" in warnings_of(home))
     had = home.pacing.env_steps
+    assert home.service.satellites.env_steps >= said > 0
     assert had <= sum(committed(home, other))  # what it said last is kept
     drive(home, others, lambda: home.pacing.env_steps > had + 100)
     assert committed(other)[0] <= other.pacing.loan.limit  # nobody goes beyond a loan
