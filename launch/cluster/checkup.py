@@ -191,6 +191,8 @@ def _listener(endpoint: str) -> Iterator[None]:
 def _stand_in(topology: Topology, start: Start, network: NetworkConfig) -> Iterator[Guests]:
     """A buffer that answers within, asked by the operator's key who is there."""
     place = Path(start.directory).expanduser()
+    buffers = [one.name for one in make_plan(topology) if one.kind == BUFFER]
+    dialled = topology.endpoints[buffers.index(start.name)]
     with tempfile.TemporaryDirectory(dir=place, prefix=".headrace-doctor-") as scratch:
         # What this run would begin with is not needed to be dialled.
         empty = ("--run.pool_from", "", "--pool.demos", "[]", "--pacing.offline_updates", "0", "--run.pool_dir", "")
@@ -201,7 +203,7 @@ def _stand_in(topology: Topology, start: Start, network: NetworkConfig) -> Itera
         try:
             with contextlib.closing(Observer(_near(start.listens[0]), network)) as observer:
                 _wait_answer(observer, child)
-                with Guests(observer) as guests:
+                with Guests(observer, dialled) as guests:
                     yield guests
         finally:
             child.terminate()
@@ -213,12 +215,14 @@ class Guests:
     """Whoever has a session with a stand-in while this context lasts: noted by a thread, so that nobody comes unseen.
 
     Attributes:
+        endpoint: where others dial the stand-in.
         came: ids of their sessions.
         there: those of sessions that go on.
         failure: why they cannot be told any more; empty else.
     """
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, endpoint: str) -> None:
+        self.endpoint = endpoint
         self.came: set[str] = set()
         self.there: set[str] = set()
         self.failure = ""
@@ -285,11 +289,11 @@ class Call:
 
 
 def calls(starts: Sequence[Start]) -> list[Call]:
-    """The first role of each kind on each host that dials."""
-    firsts: dict[tuple[str, str], Start] = {}
+    """The first role of each kind on each host that dials the same; no further buffer, whose session would count."""
+    firsts: dict[tuple[str, str, tuple[str, ...]], Start] = {}
     for start in starts:
-        if start.dials:
-            firsts.setdefault((start.host, start.kind), start)
+        if start.kind != BUFFER:
+            firsts.setdefault((start.host, start.kind, start.dials), start)
     return [
         Call(start, RANK, f"doctor-{start.host}") if start.kind == LEARNER else Call(start, start.kind, start.name)
         for start in firsts.values()
@@ -298,6 +302,9 @@ def calls(starts: Sequence[Start]) -> list[Call]:
 
 def _links(topology: Topology, here: Sequence[Start], network: NetworkConfig, spec: TransitionSpec | None) -> Iterator[Finding]:
     """Every endpoint that roles of this host dial."""
+    for start in here:
+        if start.kind == BUFFER:
+            yield from (_named(reach(endpoint), start) for endpoint in start.dials)
     for call in calls(here):
         for endpoint in call.start.dials:
             if endpoint == topology.meeting:
@@ -329,18 +336,18 @@ def _named(found: Finding, start: Start) -> Finding:
 
 def _guests(books: Sequence[Guests], others: Sequence[Start], listen_s: float) -> Iterator[Finding]:
     """Which roles of other hosts have dialled each stand-in, waiting for them as long as there is time."""
-    awaited = {call.identity: call.start for call in calls(others)}
-    if not (listen_s and books and awaited):
+    awaited = [{call.identity: call.start for call in calls(others) if book.endpoint in call.start.dials} for book in books]
+    if not (listen_s and any(awaited)):
         return
     print(f"listening for the doctors of the other hosts, {listen_s:g} s at most", file=sys.stderr, flush=True)
     end = time.monotonic() + listen_s
-    while time.monotonic() < end and not all(book.are_done(awaited) for book in books):
+    while time.monotonic() < end and not all(book.are_done(who) for book, who in zip(books, awaited, strict=True)):
         time.sleep(LOOK_S)
-    for book in books:
+    for book, who in zip(books, awaited, strict=True):
         if book.failure:
             yield Finding("guests", BAD, book.failure)
-        for identity, start in awaited.items():
+        for identity, start in who.items():
             seen = identity in book.came
             advice = "" if seen else f"run there, meanwhile: headrace doctor CLUSTER --host {start.host}"
-            told = "was let in" if seen else f"did not come within {listen_s:g} s"
+            told = f"was let in at {book.endpoint}" if seen else f"did not come to {book.endpoint} within {listen_s:g} s"
             yield Finding("guest", GOOD if seen else WARN, f"{start.name} of {start.host} {told}", advice)

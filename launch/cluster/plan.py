@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from headrace.common.wire.keys import BUFFER, OPERATOR, holder
-from headrace.launch.cluster.topology import BufferPlace, Topology, endpoint_of
+from headrace.common.wire.messages import SHARD
+from headrace.launch.cluster.topology import ActorPlace, BufferPlace, Topology, endpoint_of
+from headrace.launch.placing import shard_of
 from headrace.launch.roles import LEARNER_ID
 from headrace.launch.supervision import LEARNER
 
@@ -47,8 +50,8 @@ def make_plan(topology: Topology) -> tuple[Start, ...]:
     """Every process in starting order; any order works, this one waits least."""
     ranks = [_learner(topology, number) for number in range(len(topology.ranks))]
     starts = [_buffer(topology, number) for number in range(len(topology.buffers))] + ranks
-    starts += [_player(topology, ACTOR, place.host, name) for place in topology.actors for name in place.ids]
-    return (*starts, *([_player(topology, EVALUATOR, topology.evaluator, EVALUATOR)] if topology.evaluator else []))
+    starts += [_actor(topology, place, name) for place in topology.actors for name in place.ids]
+    return (*starts, *([_player(topology, EVALUATOR, topology.evaluator, EVALUATOR, 0)] if topology.evaluator else []))
 
 
 def secrets(topology: Topology) -> dict[str, tuple[str, ...]]:
@@ -56,7 +59,9 @@ def secrets(topology: Topology) -> dict[str, tuple[str, ...]]:
     if not topology.keys:
         return {}
     actors = tuple(name for place in topology.actors for name in place.ids)
-    named = {LEARNER: (LEARNER,), OPERATOR: (OPERATOR,), ACTOR: actors, EVALUATOR: (EVALUATOR,) * bool(topology.evaluator)}
+    shards = (SHARD,) if len(topology.buffers) > 1 else ()
+    named = {LEARNER: (LEARNER,), OPERATOR: (OPERATOR,), SHARD: shards, ACTOR: actors}
+    named[EVALUATOR] = (EVALUATOR,) * bool(topology.evaluator)
     return {role: names for role, names in named.items() if names}
 
 
@@ -95,16 +100,18 @@ def ranks_words(nodes: int, node: str, count: int, master: str, port: int) -> tu
 
 
 def _buffer(topology: Topology, number: int) -> Start:
+    """A buffer; each further one is a client of the first, the home shard."""
     place = topology.buffers[number]
-    name = BUFFER if len(topology.buffers) == 1 else f"{BUFFER}-{number}"
-    bind = bind_of(topology, place)
-    words = (topology.command, "buffer", topology.config, "--bind", bind, *_common(topology))
-    return _start(topology, name, BUFFER, place.host, words, listens=(bind,), keys=(BUFFER,))
+    name, shard = (f"{BUFFER}-{number}", ("--shard", str(number))) if number else (BUFFER, ())
+    bind, dials = bind_of(topology, place), topology.endpoints[:1] if number else ()
+    words = (topology.command, "buffer", topology.config, "--bind", bind, *shard, *_common(topology))
+    keys = (BUFFER, SHARD) if number else (BUFFER,)
+    return _start(topology, name, BUFFER, place.host, words, listens=(bind,), dials=dials, keys=keys)
 
 
 def _learner(topology: Topology, number: int) -> Start:
     place, nodes = topology.ranks[number], len(topology.ranks)
-    role = ("learner", topology.config, "--connect", topology.endpoints[0], *_common(topology))
+    role = ("learner", topology.config, *_connect(topology), *_common(topology))
     variables: tuple[tuple[str, str], ...] = ()
     if topology.rank_count == 1:
         words = (topology.command, *role)
@@ -129,18 +136,38 @@ def _learner(topology: Topology, number: int) -> Start:
     )
 
 
-def _player(topology: Topology, kind: str, host: str, name: str) -> Start:
+def _actor(topology: Topology, place: ActorPlace, name: str) -> Start:
+    shard = shard_of(name, topology.endpoints) if place.shard is None else place.shard
+    return _player(topology, ACTOR, place.host, name, shard, *([] if place.shard is None else ["--actor.shard", str(shard)]))
+
+
+def _player(topology: Topology, kind: str, host: str, name: str, shard: int, *more: str) -> Start:
     evaluate = ("--evaluate",) if kind == EVALUATOR else ()
-    dialled = topology.endpoints[0]
-    words = (topology.command, "actor", topology.config, "--connect", dialled, "--id", name, *evaluate, *_common(topology))
-    return _start(topology, name, kind, host, words, dials=topology.endpoints, keys=(holder(kind, name)[0],))
+    words = (
+        topology.command,
+        "actor",
+        topology.config,
+        *_connect(topology),
+        "--id",
+        name,
+        *evaluate,
+        *_common(topology),
+        *more,
+    )
+    return _start(topology, name, kind, host, words, dials=(topology.endpoints[shard],), keys=(holder(kind, name)[0],))
+
+
+def _connect(topology: Topology) -> tuple[str, ...]:
+    """Where a client dials; of several buffers each finds its own by ``network.shards``."""
+    return ("--connect", topology.endpoints[0]) if len(topology.buffers) == 1 else ()
 
 
 def _common(topology: Topology) -> tuple[str, ...]:
     """Config keys that every role has to agree on."""
     keys = ("--network.keys", topology.keys) if topology.keys else ()
     ranks = ("--learner.ranks", str(topology.rank_count)) if topology.rank_count > 1 else ()
-    return (*keys, "--run.name", topology.name, *ranks)
+    shards = ("--network.shards", f"[{', '.join(map(json.dumps, topology.endpoints))}]") if len(topology.buffers) > 1 else ()
+    return (*keys, "--run.name", topology.name, *ranks, *shards)
 
 
 def _start(

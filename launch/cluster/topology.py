@@ -74,6 +74,7 @@ class ActorPlace:
     host: str = option(help="name of a host")
     count: int = option(1, help="actor processes there", low=1, high=10_000)
     id: str = option("", help="what they are called, a number behind it; empty: the host's name")
+    shard: int | None = option(None, help="number of the buffer that they dial (actor.shard); none: by their ids", low=0)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -109,10 +110,10 @@ class Topology:
         if not self.buffers or not self.ranks:
             which, what = ("buffers", "buffer") if not self.buffers else ("ranks", "rank of a learner")
             raise ConfigError(f"{which}: empty, but a run has at least one {what}; nearest valid: [{{host: NAME}}]")
-        if len(self.buffers) > 1:
-            raise ConfigError(
-                f"buffers: {len(self.buffers)} of them, but a run has one buffer as yet; nearest valid: the first alone"
-            )
+        for number, place in enumerate(self.actors):
+            if place.shard is not None and place.shard >= len(self.buffers):
+                last = len(self.buffers) - 1
+                raise ConfigError(f"actors[{number}].shard: {place.shard}, but buffers has 0 to {last}; nearest valid: {last}")
         self._check_ids()
         self._check_ports()
         self._check_loopback()

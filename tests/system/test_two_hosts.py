@@ -185,7 +185,7 @@ def test_the_doctor_of_each_host_tries_its_links_before_anything_is_started(lab)
         assert far[f"arm-0 {what}"][0] == "ok", far
     told, code, said = found_by(near)
     assert (code, bad(told)) == (0, {}), said
-    assert told["guest"] == ("ok", "arm-0 of far was let in")
+    assert told["guest"] == ("ok", "arm-0 of far was let in at tcp://[fd77::1]:5555")
     assert told["learner session"][0] == "ok"
     assert list((lab / "near").glob(".headrace-doctor-*")) == []
     assert not (lab / "near" / "runs").exists()

@@ -80,10 +80,27 @@ def test_one_role_of_each_kind_and_host_calls_and_a_learner_as_a_reader_that_is_
     assert called == [("near", "rank", "doctor-near"), ("far", "actor", "arm-0"), ("far", "evaluator", "evaluator")]
 
 
+def test_of_several_buffers_each_is_called_by_who_dials_it_and_none_by_another_buffer():
+    buffers = [{"host": "near"}, {"host": "near", "port": 7000}]
+    actors = [{"host": "far", "shard": 0}, {"host": "far", "id": "b", "shard": 1}]
+    topology = load(Topology, LAB | {"buffers": buffers, "actors": actors})
+    called = {call.identity: call.start.dials for call in checkup.calls(make_plan(topology))}
+    assert called == {
+        "doctor-near": topology.endpoints,
+        "far-0": topology.endpoints[:1],
+        "b-0": topology.endpoints[1:],
+        "evaluator": topology.endpoints[:1],
+    }
+    books = [Book(["far-0", "evaluator"], endpoint=topology.endpoints[0]), Book(["b-0"], endpoint=topology.endpoints[1])]
+    found = list(checkup._guests(books, on("far", topology), 60))
+    assert [one.verdict for one in found] == ["ok"] * 3
+
+
 class Book:
     """Guests of a stand-in."""
 
-    def __init__(self, came, there=(), failure=""):
+    def __init__(self, came, there=(), failure="", endpoint="tcp://192.0.2.6:5555"):
+        self.endpoint = endpoint
         self.came, self.there, self.failure = set(came), set(there), failure
 
     are_done = checkup.Guests.are_done
@@ -94,14 +111,17 @@ def test_who_has_come_is_told_and_who_is_still_there_is_waited_for():
     others = on("far", topology)
     found = list(checkup._guests([Book(["arm-0", "evaluator", "x"])], others, 60))  # at once
     assert [(one.verdict, one.seen) for one in found] == [
-        ("ok", "arm-0 of far was let in"),
-        ("ok", "evaluator of far was let in"),
+        ("ok", "arm-0 of far was let in at tcp://192.0.2.6:5555"),
+        ("ok", "evaluator of far was let in at tcp://192.0.2.6:5555"),
     ]
     for came, there in ((["arm-0"], []), (["arm-0", "evaluator"], ["evaluator"])):
         book = Book(came, there)
         assert not book.are_done(["arm-0", "evaluator"])
     found = list(checkup._guests([Book(["arm-0"])], others, 0.01))
-    assert [(one.verdict, one.seen) for one in found][1] == ("look", "evaluator of far did not come within 0.01 s")
+    assert [(one.verdict, one.seen) for one in found][1] == (
+        "look",
+        "evaluator of far did not come to tcp://192.0.2.6:5555 within 0.01 s",
+    )
     assert "headrace doctor CLUSTER --host far" in found[1].advice
     assert next(checkup._guests([Book([], failure="gone")], others, 60)).verdict == "bad"
     assert list(checkup._guests([Book([])], others, 0)) == []

@@ -22,6 +22,7 @@ from headrace.launch.cluster.systemd import systemd_files
 from headrace.launch.cluster.topology import Topology
 from headrace.launch.config import make_config
 from headrace.launch.exits import MUST_NOT_RESTART, USAGE
+from headrace.launch.placing import own_shard
 
 LAB = {
     "config": "run.yaml",
@@ -103,6 +104,31 @@ def test_ranks_of_one_host_meet_nobody_else(ranks, begins):
     assert made.words[: len(begins)] == begins
     assert made.listens == ()
     assert made.dials == ("tcp://near.lab:5555",)
+
+
+def test_of_several_buffers_each_role_dials_its_own():
+    buffers = [{"host": "near"}, {"host": "sim", "port": 7000}]
+    actors = [{"host": "sim", "count": 8, "id": "arm"}, {"host": "gpu-1", "shard": 1}]
+    made = lab(buffers=buffers, actors=actors, ranks=[{"host": "gpu-0"}])
+    endpoints = ("tcp://near.lab:5555", "tcp://10.0.0.3:7000")
+    starts = plan(made)
+    for start in starts.values():
+        args, config = parsed(start.words)
+        assert config.network.shards == endpoints
+        assert getattr(args, "connect", None) is None
+        if start.kind == "actor":
+            assert start.dials == (endpoints[own_shard(config, start.name)],)
+    assert (starts["buffer"].dials, starts["buffer-1"].dials) == ((), endpoints[:1])
+    assert parsed(starts["buffer-1"].words)[0].shard == 1
+    assert (starts["learner"].dials, starts["evaluator"].dials) == (endpoints, endpoints[:1])
+    assert starts["gpu-1-0"].dials == endpoints[1:]
+    assert {starts[f"arm-{n}"].dials for n in range(8)} == {endpoints[:1], endpoints[1:]}
+    assert secrets(made)["shard"] == ("shard",)
+    assert starts["buffer-1"].keys == ("buffer", "shard")
+    text = plan_text(made, list(starts.values()))
+    assert "scp -p -r /srv/swing/keys/. 10.0.0.3:/srv/swing/keys/" in text.splitlines()
+    with pytest.raises(ConfigError, match=r"actors\[1\].shard: 1, but buffers has 0 to 0; nearest valid: 0"):
+        lab(actors=actors)
 
 
 @pytest.mark.parametrize(
