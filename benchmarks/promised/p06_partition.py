@@ -95,7 +95,7 @@ def narrow(trial: Trial) -> Outcome:
         here.run.buffer()
         cable.limit(NARROW)
         robot = OwnLoop(here.run, here.run.endpoint, cable.words, WIDE_ROWS)
-        most_s = int(1.5 * steps * wide * 8 / NARROW + LATE_S)
+        most_s = int(3 * steps * wide * 8 / NARROW + LATE_S)  # a row that goes alone has both its observations
         options = {"wide": wide, "period_ms": 1000, "outbox_bytes": 2 * steps * wide, "close_s": most_s, "insecure": 1}
         robot.start(steps, None, **options)
         robot.wait(here.wait, steps)
