@@ -218,6 +218,11 @@ class RobotConfig:
     act_within: float = option(
         0.5, help="share of a control period in which its action must have come; else the robot holds", low=0.05, high=0.95
     )
+    ahead: bool = option(
+        False,
+        help="decide on a period's action while the one before is executed, from what was seen then: a whole period more for"
+        " slow policies, whose actions are older by one",
+    )
     realtime: bool = option(False, help="ask the kernel for real-time priority, so that load does not disturb periods")
     operator: str = option(
         "terminal", help="who says arm, ready and so on: terminal, none (a program does), or module:factory of an Operator"

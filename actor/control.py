@@ -46,6 +46,9 @@ from headrace.common.specs import (
 Array = np.ndarray[Any, Any]
 
 
+KEPT = 256  # periods whose beginning is remembered
+
+
 class Phase(str, enum.Enum):
     """Where a robot stands, in the words that people see."""
 
@@ -64,6 +67,14 @@ class Order:
 
     command: Command | None = None
     reset: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """An action of the policy, and when what it rests on was seen."""
+
+    action: Array
+    seen_at: float
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,8 @@ class Control:
         self._begun = self._deadline = self._carried_at = 0.0
         self._decided = True
         self._lost, self._lost_seen = "", False
-        self._queue: dict[int, Array] = {}
+        self._queue: dict[int, _Wanted] = {}
+        self._begins: dict[int, float] = {}  # when the newest periods of this episode began
         self._tick, self._health = -1, 0
         self._done: _Done | None = None
         self._over, self._human = TakeOver(config.teleop, gives), NOBODY.action
@@ -164,13 +176,15 @@ class Control:
             self.counts["dropped_episode"] += len(offer.actions)
             return
         self._queue = {tick: action for tick, action in self._queue.items() if tick < offer.tick}
+        seen = offer.tick if offer.seen < 0 else offer.seen
+        seen_at = self._begins.get(min(seen, self._tick), -math.inf)
         for tick, action in enumerate(offer.actions, offer.tick):
             if tick == self._tick and self._over.hands is not Hands.POLICY:
                 continue  # a human has it, and nobody waited for this
             if tick < self._tick or (tick == self._tick and (self._decided or now > self._deadline)):
                 self.counts["dropped_late"] += 1
             else:
-                self._queue[tick] = action
+                self._queue[tick] = _Wanted(action, seen_at)
 
     def halt(self, now: float, why: str) -> Order:
         """Stop now, whatever is going on; also when a driver raised."""
@@ -205,7 +219,7 @@ class Control:
         """How long an action may still be waited for in this period; 0: decide now."""
         if self.phase is not Phase.RUNNING or self._lost or self._over.hands is not Hands.POLICY:
             return 0.0
-        waits = self._tick >= 0 and self._tick not in self._queue
+        waits = self._tick >= self._config.ahead and self._tick not in self._queue
         return max(0.0, self._deadline - now) if waits else 0.0
 
     def decide(self, now: float) -> Order | None:
@@ -261,7 +275,7 @@ class Control:
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
-    def _act(self, now: float, wanted: Array | None) -> Order:
+    def _act(self, now: float, wanted: _Wanted | None) -> Order:
         if self._tick < 0:  # the first observation of the episode comes with the next period
             return self._order(now, self._guard.hold(now, self._state), "hold")
         if self._over.refused:
@@ -271,14 +285,18 @@ class Control:
         if verdict.command is not None:
             bits = HEALTH_HELD * (kind == "hold") | HEALTH_LIMITED * verdict.limited | HEALTH_STALE * verdict.stale
             source = SOURCE_HUMAN if kind == "human" else SOURCE_POLICY
-            self._done = _Done(verdict.command, self._health | bits, now - self._begun, source)
+            seen_at = self._begun if wanted is None or kind != "policy" else wanted.seen_at
+            self._done = _Done(verdict.command, self._health | bits, now - seen_at, source)
         return order
 
-    def _whose(self, now: float, wanted: Array | None) -> tuple[str, Verdict]:
+    def _whose(self, now: float, wanted: _Wanted | None) -> tuple[str, Verdict]:
         """What leaves for what the policy ``wanted`` or the human wants, and its kind: a hold is nobody's."""
         hands, guard = self._over.hands, self._guard
-        if hands is Hands.POLICY:
-            kind, verdict = "policy", guard.decide(now, wanted, self._state, self._vitals)
+        if hands is Hands.POLICY and wanted is None and self._tick < self._config.ahead:
+            kind, verdict = "hold", guard.hold(now, self._state)  # nobody can have decided yet
+        elif hands is Hands.POLICY:
+            action, age_s = (None, 0.0) if wanted is None else (wanted.action, now - wanted.seen_at)
+            kind, verdict = "policy", guard.decide(now, action, self._state, self._vitals, age_s)
         elif hands is Hands.HUMAN:  # who sees the robot, and rests on no weights and no link
             human = self._over.wanted(self._human, guard.last) if self._config.guard.command == "position" else self._human
             kind, verdict = "human", guard.decide(now, human, self._state)
@@ -299,6 +317,8 @@ class Control:
         self._health = HEALTH_OVERRUN if missed else 0
         done, self._done = self._done, None
         self._tick += 1
+        self._begins[self._tick] = now
+        self._begins.pop(self._tick - KEPT, None)
         if self._tick == 0:
             self.signals.append(Begun(self._start.episode, dict(seen.values)))
             return
@@ -353,7 +373,7 @@ class Control:
 
     def _forget(self) -> None:
         """Nothing of an episode is left: no action that was queued for it, no step that was begun."""
-        self._queue = {}
+        self._queue, self._begins = {}, {}
         self._tick, self._health, self._done = -1, 0, None
         self._verdict = ""
 

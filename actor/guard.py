@@ -5,6 +5,7 @@ disarmed                                               nothing, until arm()
 the robot reports a fault, or its state is no number   stop
 no action in its time                                  hold; ``late`` periods in a row: stop
 an action of NaN, infinity or another shape            hold, and counted; never raised
+an action that rests on too old an observation         hold, and counted
 an action beyond box, delta or rate                    the nearest one within, and counted
 a command that the workspace refuses                   hold; where it refuses the hold too: stop
 pictures, weights or link older than declared          the declared reaction
@@ -163,7 +164,9 @@ class Guard:
         """Watch the cameras: call it with every observation."""
         self._fresh.see(now, observation)
 
-    def decide(self, now: float, wanted: Array | None, state: RobotState, vitals: Vitals | None = None) -> Verdict:
+    def decide(
+        self, now: float, wanted: Array | None, state: RobotState, vitals: Vitals | None = None, age_s: float = 0.0
+    ) -> Verdict:
         """What may leave now; say :meth:`left` when it did.
 
         Args:
@@ -171,6 +174,7 @@ class Guard:
             wanted: ``(A,)``; none when no action came in time.
             state: the robot's, read in this period.
             vitals: ages of the policy that acts; none when nobody's policy does (on the way home, between episodes).
+            age_s: of the observation that ``wanted`` rests on.
         """
         if not self.armed:
             return Verdict(Deed.STOP, None, ("disarmed",))
@@ -182,6 +186,8 @@ class Guard:
             deed, causes = max(deed, Deed.HOLD), (*causes, "late")
         elif not _sound(wanted, self._last.shape):
             deed, causes = max(deed, Deed.HOLD), (*causes, "bad")
+        elif age_s > self._config.action_age_s:
+            deed, causes = max(deed, Deed.HOLD), (*causes, "old")
         if self._late >= self._config.late:
             return self._stop(f"no action for {self._late} periods", *causes)
         if deed is Deed.STOP:

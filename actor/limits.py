@@ -40,6 +40,12 @@ class GuardConfig:
     frame_age_s: float = option(0.5, help="oldest picture of any camera", unit="s", low=0.001)
     frame_repeats: int = option(5, help="most times in a row that a camera may give the same picture", low=0)
     frame_reaction: str = option("hold", help="to older pictures, or more repeats", choices=REACTIONS)
+    action_age_s: float = option(
+        1.0,
+        help="oldest observation that a policy's action may rest on; on an older one the robot holds",
+        unit="s",
+        low=0.001,
+    )
     weight_age_s: float = option(
         600.0, help="longest time to act by the same weights while updates are owed", unit="s", low=0.001
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.actor.assembler import Assembler
 from headrace.actor.deciding import Acts, Decided, Decider, held
-from headrace.actor.envs import HoldingLanes, Lanes, make_lanes
+from headrace.actor.envs import HoldingLanes, Lanes, LaneStep, make_lanes
 from headrace.actor.episodes import Episodes
 from headrace.actor.exploring import Explorer, epsilon_of
 from headrace.actor.guard import Vitals
@@ -125,6 +125,8 @@ class ActorLoop:
             LOG.info("success by %s, judged by %s", uplink.about["classifier"], classifier.about.get("held_out", "nobody"))
         uplink.about["epsilon"] = round(self._explorer.epsilon, 6)
         self._version: Version = NO_VERSION  # of the newest decision
+        self._ahead = settings.actor.robot and settings.robot.ahead
+        self._before: tuple[Acts, Version] | None = None  # the newest decision, which is still to be executed
         self._flush_at = 0.0
         self._idle_since: float | None = None
         self._heard = 0
@@ -194,7 +196,7 @@ class ActorLoop:
             self._hold("nothing was decided in time")
             return obs
         self._idle_since = None
-        ended = self._recorder.record(acts, step, NO_VERSION if random else self._version)
+        ended = self._recorder.record(*self._behind(step, acts, NO_VERSION if random else self._version))
         self._uplink.executed(int(step.live.sum()))
         self._uplink.about["human_steps"] = self._recorder.human_steps
         for episode in ended:
@@ -203,6 +205,14 @@ class ActorLoop:
         self._decider.restart(self._recorder.anew)
         self._flush(force=False)
         return obs
+
+    def _behind(self, step: LaneStep, acts: Acts, version: Version) -> tuple[Acts, LaneStep, Version]:
+        """What to record: a robot that decides ahead has executed what was decided a step before this one, or has held."""
+        if not self._ahead:
+            return acts, step, version
+        before, self._before = self._before, (acts, version) if step.live[0] else None
+        decided, version = before or (held(step, self._spec), version)
+        return decided, step, version
 
     def _decide(self, obs: Obs, random: bool) -> Acts | None:
         """What the lanes do; none where no decision came in time, or nothing is to be decided."""

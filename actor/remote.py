@@ -34,7 +34,9 @@ class RemoteMind:
 
     def __init__(self, settings: ActorSettings, spec: TransitionSpec, uplink: Uplink, clock: Clock) -> None:
         robot = settings.robot
-        self._within_s = robot.act_within / robot.rate_hz if settings.actor.robot else settings.policy_server.within_s
+        self._within_s = (
+            (robot.ahead + robot.act_within) / robot.rate_hz if settings.actor.robot else settings.policy_server.within_s
+        )
         self._uplink, self._version = uplink, NO_VERSION
         self._asking = Asking(spec, clock)
         hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)

@@ -87,7 +87,7 @@ class RobotLanes:
     ) -> None:
         config.guard.require(spec.action.dim)
         config = replace(config, teleop=placed(config.teleop))
-        self._terminal = Kept(config.teleop)
+        self._terminal, self._ahead = Kept(config.teleop), int(config.ahead)
         self.spec = spec
         self._env, self._place, self._vitals, self._tell, self._stop = env, place, vitals, tell, stop
         self._operator = make_operator(config)
@@ -131,7 +131,8 @@ class RobotLanes:
         self._ask()
         vitals = self._vitals()
         if self._running and actions is not None:
-            self._send(Offer(self._episode, self._tick, np.asarray(actions, np.float32), vitals))
+            actions = np.asarray(actions, np.float32)
+            self._send(Offer(self._episode, self._tick + self._ahead, actions, vitals, self._tick))
         # A pause that is not known of may be one.
         elif not self._running and self.report.get("phase") == Phase.IDLE.value and self._people.paused is False:
             seed = derive_seed(int(self._place[0]), *self._place[1:], self._next)

@@ -33,12 +33,13 @@ class Start(Signal):
 
 @dataclass(frozen=True)
 class Offer(Signal):
-    """Actions ``(n, A)`` for the periods from ``tick`` of ``episode`` on."""
+    """Actions ``(n, A)`` for the periods from ``tick`` of ``episode`` on, by what period ``seen`` showed; -1: ``tick``."""
 
     episode: int
     tick: int
     actions: Array
     vitals: Vitals
+    seen: int = -1
 
 
 @dataclass(frozen=True)

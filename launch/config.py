@@ -133,6 +133,11 @@ class RunConfig:
             )
         if self.actor.count > self.pool.max_actors:
             raise _impossible("actor.count", self.actor.count, "above", "pool.max_actors", self.pool.max_actors)
+        if self.robot.ahead and (self.window.chunk > 1 or self.window.latent):
+            raise ConfigError(
+                f"robot.ahead: true with window.chunk {self.window.chunk} and window.latent {self.window.latent}: a row would"
+                " not hold what its decision saw; nearest valid: false"
+            )
         if self.actor.robot:
             self._require_guarded()
         if self.actor.policy == "server":

@@ -189,4 +189,23 @@ ROBOTS = (
     ),
     Mutant("a-dry-run-passes-unsafe", DRY, "all(kept) and safely and bool(known)", "all(kept)", DRY_TEST),
     Mutant("the-arm-follows-late-commands", "actor/fake_arm.py", "late = now > command.deadline", "late = False", ARM_TEST),
+    # deciding ahead
+    Mutant(
+        "the-first-period-ahead-is-a-fault",
+        CONTROL,
+        "wanted is None and self._tick < self._config.ahead",
+        "False",
+        CONTROL_TEST,
+    ),
+    Mutant(
+        "ages-of-actions-ahead-are-told-too-young", CONTROL, "now - seen_at, source", "now - self._begun, source", CONTROL_TEST
+    ),
+    Mutant("an-old-action-goes-out", GUARD, "elif age_s > self._config.action_age_s:", "elif False:", CONTROL_TEST),
+    Mutant(
+        "rows-hold-the-next-decision",
+        "actor/loop.py",
+        "decided, version = before or (held(step, self._spec), version)",
+        "decided = acts",
+        ("tests/unit/actor/test_loop.py",),
+    ),
 )

@@ -47,7 +47,7 @@ class Size:
 
 WHOLE = Size(24_000, 0.5, 20, 4_000, 100)
 HURT = Size(32_000, 0.5, 20, 4_000, 100, 2, 5.0, 600.0)
-QUICK, QUICK_HURT = Size(400, 0.1, 12, 50, 3), Size(4_000, 0.02, 12, 50, 3, 1, 0.0, 15.0)
+QUICK, QUICK_HURT = Size(400, 0.1, 12, 50, 3), Size(4_000, 0.1, 12, 50, 3, 1, 0.0, 15.0)
 
 
 def measure(place: Path, seed: int, size: Size, *, hurt: bool) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def measure(place: Path, seed: int, size: Size, *, hurt: bool) -> dict[str, Any]
     pool = {"demos": [str(demos)], "capacity": size.env_steps + SPARE_ROWS}  # all rows stay, to be counted
     plain = merge(plain, {"seed": seed, "pool": pool, "pacing": {"env_steps": size.env_steps, "ratio": size.ratio}})
     if hurt:
-        plain = merge(plain, {"robot": {"guard": CAREFUL}})
+        plain = merge(plain, {"robot": {"guard": CAREFUL}, "learner": {"publish_every_updates": 2}})  # weights stay young
     config = make_config(plain)
     _demonstrate(place, plain, size)
     begun = time.monotonic()

@@ -86,8 +86,8 @@ class Scene:
         return [(s.tick, round(float(s.action[0]), 4), s.health) for s in self.seen if isinstance(s, Stepped)]
 
 
-def want(tick, *values, episode=0, vitals=FRESH):
-    return Offer(episode, tick, np.array(values, np.float32)[:, None], vitals)
+def want(tick, *values, episode=0, vitals=FRESH, seen=-1):
+    return Offer(episode, tick, np.array(values, np.float32)[:, None], vitals, seen)
 
 
 def test_an_episode_from_arming_to_its_end():
@@ -155,6 +155,26 @@ def test_a_chunk_runs_tick_by_tick_until_a_newer_one_replaces_what_is_left():
     told = [("policy", 0, 0, 0.1), ("policy", 0, 1, 0.2), ("policy", 0, 2, 0.5), ("hold", 0, 3, 0.5)]
     assert scene.told == told  # the newer one wants nothing of period 3
     assert scene.control.counts == {"dropped_late": 1}  # its first action was for a period that is over
+
+
+def test_an_action_that_was_decided_ahead_is_carried_out_at_once_and_tells_how_old_it_is():
+    scene = Scene(ahead=True, guard={"late": 1}).running()
+    assert scene.control.wait_s(scene.now) == 0
+    scene.period(want(1, 0.5, seen=0), at=0.04)  # nobody can have decided on period 0, which is no fault of anybody
+    scene.period(want(2, 0.75, seen=1), at=0.04).period(at=0.0)
+    assert scene.told == [("hold", 0, 0, 0.0), ("policy", 0, 1, 0.5), ("policy", 0, 2, 0.75)]
+    scene.period(want(3, 0.25, seen=1), at=0.02).period(want(4, 0.25, seen=0), at=0.02)
+    assert scene.control.counts == {}
+    ages = [s.age for s in scene.seen if isinstance(s, Stepped)]
+    assert ages == pytest.approx([0.04, 0.14, 0.1, 0.22])
+    assert scene.steps()[0] == (1, 0.0, HEALTH_HELD)
+
+
+def test_an_action_that_rests_on_too_old_an_observation_holds():
+    scene = Scene(guard={"action_age_s": 0.15, "late": 9}).running()
+    scene.period(want(0, 0.1)).period(want(1, 0.2, seen=0)).period(want(2, 0.3, seen=0)).period(want(3, 0.4, seen=-1))
+    assert [told[0] for told in scene.told] == ["policy", "policy", "hold", "policy"]
+    assert scene.control._guard.counts["old"] == 1
 
 
 def test_nothing_queued_crosses_a_reset():

@@ -8,7 +8,7 @@ import pytest
 from helpers.judged import bright
 from helpers.weights import mlp_weights
 
-from headrace.actor.config import ActorConfig, EnvConfig, SuccessConfig, WindowConfig
+from headrace.actor.config import ActorConfig, EnvConfig, RobotConfig, SuccessConfig, WindowConfig
 from headrace.actor.envs import make_lanes
 from headrace.actor.joining import ActorSettings
 from headrace.actor.loop import ActorLoop
@@ -60,12 +60,28 @@ def centred(spec):
     return weights
 
 
-def act(steps, calls=(), lanes=2, most=0, epsilon=None, env=None, **window):
+class Ahead:
+    """Lanes that carry out in each step what was decided in the one before, and rest in an episode's first."""
+
+    def __init__(self, lanes):
+        self.lanes, self.next = lanes, None
+        self.spec, self.count, self.reset, self.close = lanes.spec, lanes.count, lanes.reset, lanes.close
+
+    def step(self, actions):
+        executed = np.zeros_like(actions) if self.next is None else self.next
+        step = self.lanes.step(executed)
+        self.next = actions.copy() if step.live[0] else None
+        return replace(step, executed=executed)
+
+
+def act(steps, calls=(), lanes=2, most=0, epsilon=None, env=None, ahead=False, **window):
     env = env or replace(SCRIPTED, lanes=lanes)
     settings = ActorSettings(
-        "", "actor-0", env, WindowConfig(**window), ActorConfig(epsilon=epsilon or 0.0), NetworkConfig(), 0
+        *("", "actor-0", env, WindowConfig(**window), ActorConfig(robot=ahead, epsilon=epsilon or 0.0)),
+        *(NetworkConfig(), 0, RobotConfig(ahead=ahead)),
     )
     stepped = make_lanes(env, settings.window, run_seed=0, actor="a", epoch=1)
+    stepped = Ahead(stepped) if ahead else stepped
     uplink = Uplink(stepped.spec, Outbox(Memory(1 << 20)), 1 << 18)
     pool, stop = SACReplayPool(1000, spec=stepped.spec), threading.Event()
     uplink.welcomed(m.Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30))
@@ -170,6 +186,14 @@ def test_what_people_say_late_is_worth_what_it_would_have_been_at_the_end(window
         assert (rows["rewards"] == expected).all(), at
         changed |= {(word, e) for e, n in zip(rows["episode"], rows["outcome"], strict=True) if n and n != 2 - e % 2}
     assert {word for word, _ in changed} == {"success", "failure"}
+
+
+def test_of_a_robot_that_decides_ahead_rows_hold_the_decision_that_was_executed():
+    pool = act(60, lanes=1, ahead=True, planned=True)
+    rows = pool.gather(np.arange(pool.tail, pool.head)).rows
+    assert (rows["action"] == rows["planned"]).all()
+    assert not rows["action"][rows["t"] == 0].any()
+    assert rows["action"][rows["t"] > 0].all()
 
 
 def test_somebody_who_says_quit_has_the_actor_leave_in_order_with_all_handed_over():
