@@ -14,6 +14,7 @@ class PolicyServerConfig:
     """Where a policy server listens, what it decides on, and how it gathers requests. actor.policy server asks it."""
 
     endpoint: str = option("", help="where it listens and actors dial it, tcp://HOST:PORT; keys are those of network.keys")
+    start: bool = option(True, help="whether train starts it, where actor.policy is server; false: others do")
     device: str = option("cpu", help="torch device that it decides on; cpu: as actor.policy auto does")
     gather_s: float = option(
         0.001, help="how long the first request waits for others, to be decided with them", unit="s", low=0, high=1

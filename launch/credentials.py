@@ -9,7 +9,7 @@ from headrace.common.config import load, merge, parse_overrides, replace
 from headrace.common.errors import ConfigError
 from headrace.common.wire.key_files import KeyFiles
 from headrace.common.wire.keys import BOUND, BUFFER, LEARNER, OPERATOR
-from headrace.common.wire.messages import SHARD
+from headrace.common.wire.messages import POLICY_SERVER, SHARD
 from headrace.common.wire.network import NetworkConfig, is_loopback
 from headrace.launch.config import parse_value, read_config
 from headrace.launch.rundir import RunDir
@@ -41,7 +41,7 @@ def make_keys(network: NetworkConfig, run: RunDir, plans: Sequence[RolePlan]) ->
             return network
         network = replace(network, keys=str(run.keys))
     files = KeyFiles.of(network)
-    named = {plan.name: plan.kind for plan in plans if plan.kind in BOUND}
+    named = {plan.name: plan.kind for plan in plans if plan.kind in (*BOUND, POLICY_SERVER)}
     if sum(plan.kind == BUFFER for plan in plans) > 1:
         named[SHARD] = SHARD
     for name, role in {BUFFER: BUFFER, LEARNER: LEARNER, OPERATOR: OPERATOR, **named}.items():

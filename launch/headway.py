@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.common.wire.messages import POLICY_SERVER
 from headrace.launch.supervision import RolePlan
 
 Status = Mapping[str, Any]
@@ -15,8 +16,9 @@ class Headway:
     """Compares each status with those before.
 
     Done is, of an actor, that rows of it were acknowledged; of a learner, that updates were granted to it; of an evaluator,
-    that an evaluation came; of a buffer, that it answered. A role that waits for others is not to blame for it: an actor while
-    no rows are collected, a learner that owes no update, an evaluator without a policy to judge.
+    that an evaluation came; of a policy server, that the buffer knows it; of a buffer, that it answered. A role that waits
+    for others is not to blame for it: an actor while no rows are collected, a learner that owes no update, an evaluator
+    without a policy to judge.
 
     Args:
         plans: the roles; what the status says of others is nobody's headway.
@@ -35,6 +37,7 @@ class Headway:
             "learner": self._learner(status),
             "evaluator": self._evaluator(status),
             "actor": status.get("phase") not in COLLECTING,
+            POLICY_SERVER: bool(status.get("policy_servers")),
         }
         fed = {actor["id"] for actor in status.get("actors", []) if self._fed(actor)}
         return [plan.name for plan in self._plans if free.get(plan.kind) or (plan.kind == "actor" and plan.name in fed)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.common.cores import usable_cores
+from headrace.common.wire.messages import POLICY_SERVER
 from headrace.launch.children import headrace_command, thread_variables
 from headrace.launch.config import RunConfig
 from headrace.launch.roles import LEARNER_ID
@@ -34,6 +35,8 @@ class Lineup:
         plans += [RolePlan(name, "buffer") for name in self._buffers]
         actors = config.actor.count if config.pacing.online else 0
         plans += [RolePlan(f"actor-{n}", "actor") for n in range(actors)]
+        if config.actor.policy == "server" and config.policy_server.start and config.pacing.online:
+            plans.append(RolePlan(POLICY_SERVER, POLICY_SERVER))
         return plans + ([RolePlan("evaluator", "evaluator")] if config.eval.every else [])
 
     def command(self, plan: RolePlan, again: bool) -> list[str]:
@@ -48,6 +51,8 @@ class Lineup:
         if plan.name in self._ranks:
             policy = ["--init-from", str(self._init_from)] if self._init_from else []
             return headrace_command(["learner", place, "--id", LEARNER_ID, *policy])
+        if plan.kind == POLICY_SERVER:
+            return headrace_command([POLICY_SERVER, place, "--id", plan.name])
         evaluate = ["--evaluate"] if plan.kind == "evaluator" else []
         return headrace_command(["actor", place, "--id", plan.name, *evaluate])
 

@@ -30,13 +30,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.common.config import option
+from headrace.common.wire.messages import POLICY_SERVER
 from headrace.launch.exits import BUFFER_LEFT, GROUP_LOST, MUST_NOT_RESTART
 
 UNHEARD = -15  # ended by SIGTERM: a role listens for it from its first line on
 LEARNER, RANK = "learner", "rank"  # kinds: rank 0, and each further one
-TURNS = {"actor": 0, "evaluator": 0, LEARNER: 1, RANK: 1, "buffer": 2}
+TURNS = {"actor": 0, "evaluator": 0, LEARNER: 1, RANK: 1, POLICY_SERVER: 1, "buffer": 2}
 SHARES = (0.3, 0.5, 0.2)  # of stop_s, for each turn of a run that is interrupted: the learner writes its final checkpoint
-DEEDS = {"actor": "acknowledged row", "evaluator": "evaluation", LEARNER: "update", RANK: "update", "buffer": "answer"}
+DEEDS = {
+    **{"actor": "acknowledged row", "evaluator": "evaluation", LEARNER: "update", RANK: "update"},
+    **{POLICY_SERVER: "session", "buffer": "answer"},
+}
 # How long a rank may take to leave a group that has lost another: the learner may be writing a checkpoint.
 PATIENCE_S = {LEARNER: 12.0, RANK: 5.0}
 DONE, INTERRUPTED, FAILED = "done", "interrupted", "failed"
@@ -63,7 +67,7 @@ class SupervisorConfig:
 
 @dataclass(frozen=True)
 class RolePlan:
-    """One role process of a run: its unique name and its kind (buffer, learner, rank, actor or evaluator)."""
+    """One role process of a run: its unique name and its kind (buffer, learner, rank, actor, evaluator, policy server)."""
 
     name: str
     kind: str

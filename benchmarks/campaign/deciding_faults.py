@@ -68,4 +68,18 @@ DECIDING = (
     ),
     Mutant("episodes-begin-without-a-server", "actor/loop.py", "min(uplink.heard_at, mind.heard_at)", "uplink.heard_at", ROBOT),
     Mutant("numpy-pixels-of-another-order", "common/convolutions.py", "np.moveaxis(x, 3, 1).reshape", "x.reshape", PIXELS),
+    Mutant(
+        "train-starts-a-policy-server-that-others-start",
+        "launch/lineup.py",
+        " and config.policy_server.start",
+        "",
+        ("tests/unit/launch/test_lineup.py",),
+    ),
+    Mutant(
+        "a-policy-server-of-train-has-no-key",
+        "launch/credentials.py",
+        "(*BOUND, POLICY_SERVER)",
+        "BOUND",
+        ("tests/unit/launch/test_credentials.py",),
+    ),
 )

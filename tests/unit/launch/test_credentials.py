@@ -38,6 +38,9 @@ def test_train_makes_a_key_for_each_role_that_it_starts_where_others_could_come_
     assert network.keys == str(run.keys)
     roles = [("actor-0", "actor"), ("actor-1", "actor"), ("buffer", "buffer"), ("evaluator", "evaluator")]
     assert names(KeyFiles(run.keys)) == [*roles, ("learner", "learner"), ("operator", "operator")]
+    asks = {"actor": {"policy": "server"}, "policy_server": {"endpoint": "tcp://127.0.0.1:7"}}
+    make_keys(NetworkConfig(OPEN), run, plans(run, **asks))
+    assert ("policy-server", "policy-server") in names(KeyFiles(run.keys))
 
 
 def test_train_makes_keys_where_it_is_told_and_only_those_that_are_missing(run, tmp_path):

@@ -51,6 +51,12 @@ def test_each_role_by_what_it_is_there_for(now, who):
     assert sorted(after(status(evaluations=[{"step": 2}], actor_0={"1": 40}), now)) == sorted(["buffer", who])
 
 
+def test_a_policy_server_has_done_its_deed_when_the_buffer_knows_it():
+    headway = Headway([RolePlan("policy-server", "policy-server")])
+    assert headway.note(status()) == []
+    assert headway.note({**status(), "policy_servers": [{"id": "policy-server"}]}) == ["policy-server"]
+
+
 def test_rows_of_an_actor_that_was_away_count_once():
     headway = Headway(PLANS)
     headway.note(status(actor_0={"1": 40}))

@@ -38,6 +38,14 @@ def test_a_run_has_a_learner_a_buffer_its_actors_and_an_evaluator(make):
     assert "evaluator" not in [plan.name for plan in make("--eval.every", "0").plans()]
 
 
+def test_a_run_whose_actors_ask_a_policy_server_has_one_unless_somebody_else_starts_it(make, tmp_path):
+    asks = ("--actor.policy", "server", "--policy_server.endpoint", "tcp://127.0.0.1:7")
+    (server,) = [plan for plan in make(*asks).plans() if plan.kind == "policy-server"]
+    assert words(make(*asks), server.name) == ["policy-server", str(tmp_path / "run"), "--id", "policy-server"]
+    for more in (("--policy_server.start", "false"), ("--actor.policy", "auto")):
+        assert "policy-server" not in [plan.kind for plan in make(*asks, *more).plans()]
+
+
 def test_a_buffer_that_is_started_again_listens_where_it_did(make, tmp_path):
     lineup, run = make(), RunDir(tmp_path / "run")
     run.path.mkdir()
