@@ -17,6 +17,7 @@ from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION, Version
+from headrace.common.wire.link import new_hello
 
 Array = np.ndarray[Any, Any]
 
@@ -107,5 +108,9 @@ def make_mind(settings: ActorSettings, here: Joined, clock: Clock, make: MakePol
         return
     from headrace.actor.remote import RemoteMind
 
-    with contextlib.closing(RemoteMind(settings, here.spec, here.uplink, clock)) as mind:
+    robot, is_robot, spec = settings.robot, settings.actor.robot, here.spec
+    hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=is_robot)
+    within_s = (robot.ahead + robot.act_within) / robot.rate_hz if is_robot else settings.policy_server.within_s
+    asked = settings.policy_server.endpoint, hello, settings.network, within_s
+    with contextlib.closing(RemoteMind(*asked, spec, here.uplink, clock)) as mind:
         yield mind

@@ -9,21 +9,24 @@ import numpy as np
 
 from headrace.actor.asking import Asking
 from headrace.actor.deciding import Obs
-from headrace.actor.joining import ActorSettings
 from headrace.actor.minds import Choice
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import NO_VERSION
-from headrace.common.wire.link import Link, new_hello
-from headrace.common.wire.messages import POLICY_SERVER, Goodbye
+from headrace.common.wire.link import Link
+from headrace.common.wire.messages import POLICY_SERVER, Goodbye, Hello
+from headrace.common.wire.network import NetworkConfig
 
 
 class RemoteMind:
     """Asks a policy server, over a connection of its own.
 
     Args:
-        settings: of the actor.
+        endpoint: where it listens.
+        hello: of the actor.
+        network: limits and keys of the connection.
+        within_s: how long an answer is of use.
         spec: of the rows.
         uplink: is told which weights decide.
         clock: of the connection and of deadlines.
@@ -32,16 +35,21 @@ class RemoteMind:
         ConfigError: ``network.keys`` holds no key for this id, or nothing of the policy server's.
     """
 
-    def __init__(self, settings: ActorSettings, spec: TransitionSpec, uplink: Uplink, clock: Clock) -> None:
-        robot = settings.robot
-        self._within_s = (
-            (robot.ahead + robot.act_within) / robot.rate_hz if settings.actor.robot else settings.policy_server.within_s
-        )
-        self._uplink, self._version = uplink, NO_VERSION
+    def __init__(
+        self,
+        endpoint: str,
+        hello: Hello,
+        network: NetworkConfig,
+        within_s: float,
+        spec: TransitionSpec,
+        uplink: Uplink,
+        clock: Clock,
+    ) -> None:
+        self._within_s, self._uplink, self._version = within_s, uplink, NO_VERSION
         self._asking = Asking(spec, clock)
-        hello = new_hello("actor", settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=settings.actor.robot)
-        network = replace(settings.network, connect_s=math.inf, compression="none")  # the loop counts how long it is held
-        self._link = Link(hello, self._asking, settings.policy_server.endpoint, network, clock, listener=POLICY_SERVER)
+        network = replace(network, connect_s=math.inf, compression="none")  # who asks counts how long it is held
+        robot = hello.robot  # sends without ZeroMQ's own thread, which would outlive the connection
+        self._link = Link(hello, self._asking, endpoint, network, clock, listener=POLICY_SERVER, zero_copy=not robot)
         self._link.start()
 
     @property
@@ -55,8 +63,8 @@ class RemoteMind:
         self._uplink.about["policy_server"] = dict(self._asking.counts)
         return f"no policy server: {self._waiting}" if self._waiting else ""
 
-    def decide(self, obs: Obs, rng: np.random.Generator) -> Choice | None:
-        """The server's decision, if it comes in time."""
+    def decide(self, obs: Obs, rng: np.random.Generator | None) -> Choice | None:
+        """The server's decision, if it comes in time; without ``rng`` the mode."""
         if self._waiting:
             return None
         answer = self._asking.ask(obs, rng, self._within_s, self._link.wake)

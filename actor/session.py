@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from headrace.actor.config import ActorConfig
+from headrace.actor.deciding import Decided
 from headrace.actor.handover import Handover, Step
 from headrace.actor.outbox import FULL_FIX
 from headrace.actor.plan import Plan
 from headrace.actor.policy import Policy, RandomPolicy, make_policy
+from headrace.actor.remote import RemoteMind
 from headrace.actor.scribe import Scribe, Verdict
+from headrace.actor.server_config import PolicyServerConfig
 from headrace.actor.spool import open_outbox
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Counts, Uplink
@@ -47,7 +50,7 @@ class Session:
     rest, until :meth:`close`.
 
     Args:
-        endpoint, identity, spec, actor, network, rng: see :func:`~headrace.actor.connecting.connect`.
+        endpoint, identity, spec, actor, network, rng, server: see :func:`~headrace.actor.connecting.connect`.
         clock: of the session's thread and its connection.
     """
 
@@ -61,27 +64,33 @@ class Session:
         network: NetworkConfig | None = None,
         rng: np.random.Generator | None = None,
         clock: Clock | None = None,
+        server: PolicyServerConfig | None = None,
     ) -> None:
         network, self._clock = network or NetworkConfig(), clock or MonotonicClock()
         network.check()
         self._config = dataclasses.replace(actor or ActorConfig(), robot=True)
         self._config.check("actor")
-        if self._config.policy == "server":
-            raise ConfigError("actor.policy: server: a session decides in its own process; nearest valid: auto")
+        if (asks := self._config.policy == "server") and not (server and server.endpoint):
+            raise ConfigError("actor.policy: server, and no policy_server.endpoint to ask; give connect() its server")
         self._plan = Plan(spec) if spec.kind == "chunk" else None
         self.spec, self.identity = spec, identity
         self._rng = rng or np.random.default_rng()
         self._handover = Handover(spec)
         outbox = open_outbox(self._config, identity, spec)
         self._uplink = Uplink(spec, outbox, network.fragment_bytes, self._clock, self._config.drain_bytes_per_s)
-        self._patience_s = network.connect_s
+        self._patience_s, self._uplink.follows = network.connect_s, not asks
         self._scribe = Scribe(spec, self._handover, self._uplink, self._config, self._clock)
         hello = new_hello("actor", identity, spec=spec.to_dict(), robot=True)
         # Once welcomed, a robot outlives any silence: only the first wait has an end.
         network = dataclasses.replace(network, connect_s=math.inf)
+        self._mind: RemoteMind | None = None
         try:
+            if server is not None and asks:
+                self._mind = RemoteMind(server.endpoint, hello, network, server.within_s, spec, self._uplink, self._clock)
             self._link = Link(hello, self._uplink, endpoint, network, self._clock, zero_copy=False)
         except BaseException:
+            if self._mind is not None:
+                self._mind.close()
             self._uplink.close()
             raise
         self._random = RandomPolicy(spec)
@@ -183,7 +192,8 @@ class Session:
             deterministic: the mode of the distribution in place of a sample.
 
         Raises:
-            DeadlineExceeded: there are no weights yet; wait for them with :meth:`policy`.
+            DeadlineExceeded: there are no weights yet; wait for them with :meth:`policy`. Or no decision of a policy server in
+                time: that wait alone is for the network, and bounded.
         """
         return (
             self._decide(obs, deterministic)
@@ -212,8 +222,8 @@ class Session:
         return policy
 
     def _decide(self, obs: Mapping[str, Any], deterministic: bool) -> Array:
-        """What the newest policy decides on, ``action.shape``."""
-        policy = self.policy()
+        """What the newest policy decides on, here or where a policy server is, ``action.shape``."""
+        policy = self.policy() if self._mind is None or self._acting is not None else None
         if self.spec.stack == 1:
             seen: Mapping[str, Array] = {key: np.asarray(value)[None] for key, value in obs.items()}
         elif self._running:
@@ -222,8 +232,16 @@ class Session:
                 seen[o.key][0, -1] = obs[o.key]
         else:
             raise EnvError("act(): no episode runs, so there are no older frames to stack; begin(obs) one")
-        action: Array = policy.act(seen, self._rng, deterministic)[0]
-        return action
+        if policy is not None:
+            action: Array = policy.act(seen, self._rng, deterministic)[0]
+            return action
+        self._check()
+        choice = self._mind.decide(seen, None if deterministic else self._rng) if self._mind is not None else None
+        if choice is None:
+            raise DeadlineExceeded("no decision of the policy server in policy_server.within_s; hold the robot, and ask again")
+        self._version = choice.version
+        decided: Array = np.asarray(choice.found.actions if isinstance(choice.found, Decided) else choice.found)[0]
+        return decided
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
@@ -305,6 +323,8 @@ class Session:
             LOG.exception("what was left could not be handed over")
         finally:
             self._link.close(Goodbye(False, reason))
+            if self._mind is not None:
+                self._mind.close()
             self._uplink.close()
         counts = self.counts
         if counts.unsent:

@@ -82,4 +82,11 @@ DECIDING = (
         "BOUND",
         ("tests/unit/launch/test_credentials.py",),
     ),
+    Mutant(
+        "a-loop-of-ones-own-forgets-whose-weights-decided",
+        "actor/session.py",
+        "        self._version = choice.version\n",
+        "",
+        ("tests/system/test_policy_server.py",),
+    ),
 )

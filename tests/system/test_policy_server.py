@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import time
 
+import numpy as np
+import pytest
 from helpers.publishing import publish
 from helpers.roles import free_port, roles, scripted
 from helpers.weights import mlp_weights
 
+from headrace.actor import ActorConfig, connect
 from headrace.actor.envs import make_spec
+from headrace.actor.policy import make_policy
 from headrace.buffer import SACReplayPool
+from headrace.common.errors import DeadlineExceeded
 from headrace.common.wire.key_files import KeyFiles
 from headrace.launch.chaos.robot_log import RobotLog
 from headrace.launch.config import make_config, read_config
@@ -68,6 +75,34 @@ def test_the_same_seeds_and_weights_give_the_same_rows_wherever_the_policy_is(tm
     assert nobody == []
     assert (server["id"], server["actors"], server["lanes_a_batch"] > 0) == ("gpu", 1, True)
     assert server["requests"]["decided"] > 0
+
+
+def test_a_loop_of_ones_own_asks_and_is_told_in_time_when_nobody_answers(tmp_path):
+    asked = {"policy_server": {"endpoint": endpoint()}, "pacing": {"random_steps": 0}}
+    with roles(tmp_path, scripted(actor={"policy": "server"}, **asked)) as run:
+        run.buffer()
+        spec, there = spec_of(run), make_config(read_config(run.config)).policy_server
+        asks, before = ActorConfig(policy="server"), threading.active_count()
+        with connect(run.endpoint, "arm-0", spec, actor=asks, network=run.network, server=there) as session:
+            weights = mlp_weights(spec)
+            publish(run.endpoint, weights)
+            server, obs = serve(run), {o.key: np.ones(o.shape, o.dtype) for o in spec.obs}
+            end, action = time.monotonic() + 60, None
+            while action is None and time.monotonic() < end:
+                with contextlib.suppress(DeadlineExceeded):
+                    action = session.act(obs, deterministic=True)
+            one = {key: value[None] for key, value in obs.items()}
+            own = make_policy(weights, spec, asks).act(one, np.random.default_rng(0), True)[0]
+            np.testing.assert_allclose(action, own, atol=1e-6)
+            assert session.version.step == weights.version.step
+            session.begin(obs)
+            session.record(obs, action, 0.0, True, False)
+            os.kill(server.pid, signal.SIGSTOP)
+            with pytest.raises(DeadlineExceeded, match="no decision of the policy server"):
+                session.act(obs)
+            os.kill(server.pid, signal.SIGCONT)
+        assert session.counts.acknowledged == 1
+        assert threading.active_count() == before
 
 
 ARM = {

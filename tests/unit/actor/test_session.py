@@ -65,7 +65,7 @@ def test_calls_out_of_order_are_told_what_is_missing():
 
 
 def test_a_session_asks_no_policy_server():
-    with pytest.raises(ConfigError, match="actor.policy: server: a session decides in its own process; nearest valid: auto"):
+    with pytest.raises(ConfigError, match="actor.policy: server, and no policy_server.endpoint to ask"):
         Session(NOBODY, "arm-0", SPEC, actor=ActorConfig(policy="server"))
 
 
