@@ -373,7 +373,8 @@ class Control:
 
     def _forget(self) -> None:
         """Nothing of an episode is left: no action that was queued for it, no step that was begun."""
-        self._queue, self._begins = {}, {}
+        self._queue = {}
+        self._begins = {}
         self._tick, self._health, self._done = -1, 0, None
         self._verdict = ""
 
