@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Results for people: docs/results/README.md and its pictures, made from docs/results/*.jsonl and nothing else.
+"""Results for people: docs/results/README.md, its pictures and the tables of docs/scale.md, from docs/results/*.jsonl alone.
 
     .venv/bin/python benchmarks/report.py            # write them
-    .venv/bin/python benchmarks/report.py --check    # exit code 1 when README.md is not what the records give
+    .venv/bin/python benchmarks/report.py --check    # exit code 1 when a page is not what the records give
 
 What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings
 and curve, headrace beside its peers, a robot that learns, a whole job under faults, survival, kills under load, power cuts,
@@ -18,7 +18,7 @@ import argparse
 import json
 import sys
 
-from campaign import pool_tables, records, robot_table, tables
+from campaign import pool_tables, records, robot_table, scaling, tables
 from campaign.drawing import draw_curves
 from campaign.promise_tables import promise_section, tallies
 from campaign.registry import GATES, PICTURES
@@ -33,7 +33,7 @@ KNOWN = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; tell whether README.md is up to date")
+    parser.add_argument("--check", action="store_true", help="write nothing; tell whether the pages are up to date")
     args = parser.parse_args()
     found = {path.name: records.read(path) for path in sorted(records.RESULTS.glob("*.jsonl"))}
     gates, peers, survival, pool, kills, mutants, powercuts, *rest = (found.get(name, []) for name in KNOWN)
@@ -49,13 +49,16 @@ def main() -> int:
     measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos, robot, found)
     text = tables.page(gates, peers, survival, others, drawn, *measured)
     page = records.RESULTS / PAGE
+    scale = records.RESULTS.parent / scaling.PAGE
+    pages = {page: text, scale: scaling.page(scale.read_text(encoding="utf-8"), records.RESULTS)}
     if args.check:
-        same = page.exists() and page.read_text(encoding="utf-8") == text
-        print(json.dumps({PAGE: "up to date" if same else "out of date"}))
-        return 0 if same else 1
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
-    print(page.relative_to(records.ROOT))
+        same = {path: path.exists() and path.read_text(encoding="utf-8") == made for path, made in pages.items()}
+        print(json.dumps({path.name: "up to date" if known else "out of date" for path, known in same.items()}))
+        return 0 if all(same.values()) else 1
+    for path, made in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made, encoding="utf-8")
+        print(path.relative_to(records.ROOT))
     lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot, found)
     kept = {name: tally.state for name, tally in tallies(known, found).items()}
     print(json.dumps({**{line.name: line.state for line in lines}, **kept}))

@@ -52,7 +52,7 @@ SESSIONS = 1000
 MEMORY_KB, STORM_S, HIDDEN = 64, 15.0, 256
 EARLY_S, STEADY_S = 20.0, 280.0  # of 512 messages at two a second
 BARE, BARE_ROUNDS = 100, 600
-PUBLISHES = 3
+PUBLISHES = 2
 Check = tuple[str, float, float]  # what, the value, the most that it may be
 
 
@@ -165,7 +165,7 @@ def fanout(scale: Scale) -> tuple[Figures, list[Check]]:
         here.admit(scale.sessions, -1.0)
         with busy(buffer) as share:
             for step in range(1, PUBLISHES + 1):
-                here.ask(scale.seconds)
+                here.ask(2 * scale.seconds)
                 begun = time.monotonic()
                 weights = publish(here.run.endpoint, WeightSet(Version("learner", 0, step), {"type": "bench"}, tensors))
                 got = [a["weights"].get(str(step), (0, begun)) for a in here.answers()]
