@@ -21,7 +21,9 @@ KINDS = {"state": data.FLAT, "camera": data.IMAGES}
 SAMPLED = {"state": "sample-tcp", "camera": "images-tcp"}
 GIB, MB = 1 << 30, 1e6
 STORM_S = 15.0
-PAGE, BEGIN, END = "scale.md", "<!-- model: begin -->", "<!-- model: end -->"
+PAGE = "scale.md"
+MEASURED, MODEL = "measured", "model"  # parts of the page
+TRIALS = ("idle", "acks", "paced", "fanout", "storm")
 
 
 class Fleet(NamedTuple):
@@ -143,8 +145,23 @@ def limits_of(fleet: Fleet, costs: Costs, kind: str) -> list[Limit]:
     return sorted(found, key=lambda limit: -limit.part)
 
 
-def section(results: Path) -> str:
-    """The tables of docs/scale.md."""
+def measured(results: Path) -> str:
+    """What was measured of one buffer, trial by trial."""
+    newest = records.latest(records.read(results / "sessions.jsonl"), "trial")
+    lines = []
+    for name in TRIALS:
+        if (record := newest.get((name,))) is None:
+            continue
+        figures = ", ".join(f"{key} {value:,g}" for key, value in record["figures"].items())
+        bars = ", ".join(
+            f"{c['what']} {c['value']:g} of {c['at_most']:g}{'' if c['met'] else ' **MISSED**'}" for c in record["checks"]
+        )
+        lines.append((name, record["sessions"], figures, bars, commits([record]), record["date"][:10]))
+    return table(("trial", "sessions", "figures", "bars", "commit", "date"), lines)
+
+
+def modelled(results: Path) -> str:
+    """What a fleet would need."""
     costs = Costs.read(results)
     parts = []
     for kind in KINDS:
@@ -158,6 +175,9 @@ def section(results: Path) -> str:
 
 def page(text: str, results: Path) -> str:
     """The page ``text`` with its tables made anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{section(results)}\n\n{END}{after}"
+    for part, made in ((MEASURED, measured(results)), (MODEL, modelled(results))):
+        begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n\n{made}\n\n{end}{after}"
+    return text

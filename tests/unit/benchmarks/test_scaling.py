@@ -6,7 +6,7 @@ import json
 
 import pytest
 from campaign.records import RESULTS
-from campaign.scaling import BEGIN, END, FLEET, KINDS, Costs, limits_of, page
+from campaign.scaling import FLEET, KINDS, MEASURED, MODEL, Costs, limits_of, page
 
 COSTS = Costs(1e-4, 4e-4, 5e-7, {"state": 7e-5, "camera": 2e-2}, 1e-9, 90 << 10, 5e-3, ())
 
@@ -51,10 +51,12 @@ def test_one_core_is_the_sum_of_what_it_does_and_declared_memory_is_the_buffers_
 def test_the_page_holds_what_the_records_give(tmp_path):
     for name in ("sessions.jsonl", "pool.jsonl"):
         (tmp_path / name).write_text((RESULTS / name).read_text())
-    made = page(f"before{BEGIN}old{END}after", tmp_path)
+    marks = [f"<!-- {part}: begin -->old<!-- {part}: end -->" for part in (MEASURED, MODEL)]
+    made = page(f"before{marks[0]}between{marks[1]}after", tmp_path)
     assert made == page(made, tmp_path)
     assert made.startswith("before")
     assert made.endswith("after")
+    assert "between" in made
     assert "old" not in made
     with (tmp_path / "sessions.jsonl").open("a") as file:
         newest = [json.loads(line) for line in (tmp_path / "sessions.jsonl").read_text().splitlines()]
