@@ -36,6 +36,7 @@ from speed.children import answer_windows
 
 OUTBOX_BYTES = 64 << 10
 MOST_WAIT_S = 0.2
+LEAST_WAIT_S = 0.1  # while nobody listens a client tries again each 20 ms, which a thousand on one host must not
 Options = dict[str, Any]
 
 
@@ -109,7 +110,9 @@ class Player:
             if not self._talk.hear(self._connection.socket):
                 break
             self._look(time.monotonic(), seen)
-        return now + min(due, max(0.0, self._offer_at - now) if not self._waits and self._period_s >= 0 else due)
+        if not self._waits and self._period_s >= 0:
+            due = min(due, self._offer_at - now)
+        return now + max(LEAST_WAIT_S, due)
 
     def _look(self, now: float, seen: Seen) -> None:
         if self._was_live != self.live:
