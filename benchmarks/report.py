@@ -53,7 +53,7 @@ def main() -> int:
     pages = {page: text, scale: scaling.page(scale.read_text(encoding="utf-8"), records.RESULTS)}
     if args.check:
         same = {path: path.exists() and path.read_text(encoding="utf-8") == made for path, made in pages.items()}
-        print(json.dumps({path.name: "up to date" if known else "out of date" for path, known in same.items()}))
+        print(json.dumps({path.name: "up to date" if holds else "out of date" for path, holds in same.items()}))
         return 0 if all(same.values()) else 1
     for path, made in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,9 +18,10 @@ from headrace.common.staging import batch_nbytes
 from headrace.common.wire.network import NetworkConfig
 
 KINDS = {"state": data.FLAT, "camera": data.IMAGES}
+WEIGHTS_KNOBS = "learner.publish_period_s, learner.published, shards"
 SAMPLED = {"state": "sample-tcp", "camera": "images-tcp"}
 GIB, MB = 1 << 30, 1e6
-STORM_S = 15.0
+STORM_S, FANOUT_S = 15.0, 40.0  # the bar; and the window in which one version is handed on
 PAGE = "scale.md"
 MEASURED, MODEL = "measured", "model"  # parts of the page
 TRIALS = ("idle", "acks", "paced", "fanout", "storm")
@@ -53,10 +54,10 @@ class Costs:
 
     Attributes:
         beat: core of one session for a second, that only beats.
-        block: core of one block of a few rows, from the socket to the acknowledgement.
+        block: core of one block of a few rows, from the socket to the acknowledgement, beside the beats.
         row: core of one row in a long block.
         batch: core of one batch of 256 rows of a kind, by socket.
-        weights: seconds that a byte of weights takes on its way to one session, among all.
+        weights: core of a byte of weights on its way to one session, beside the beats.
         session: bytes of private memory.
         storm: seconds for each session to be back and acknowledged.
         stands_on: the records.
@@ -85,10 +86,10 @@ class Costs:
         used = ("insert-64", *SAMPLED.values())
         return cls(
             beat=idle["core_share"] / sessions,
-            block=1 / acks["acks_per_core_s"],
+            block=(acks["core_share"] - idle["core_share"]) / acks["acks_s"],
             row=1 / rate("insert-64"),
             batch={kind: 1 / rate(row) for kind, row in SAMPLED.items()},
-            weights=fanout["all_have_s"] / (trials["fanout"]["sessions"] * fanout["nbytes"]),
+            weights=(fanout["core_share"] - idle["core_share"]) * FANOUT_S / (trials["fanout"]["sessions"] * fanout["nbytes"]),
             session=idle["session_kb"] * 1024,
             storm=storm["all_acked_s"] / trials["storm"]["sessions"],
             stands_on=(*(trials[n] for n in ("idle", "acks", "fanout", "storm")), *(rows[name] for name in used)),
@@ -123,15 +124,15 @@ def limits_of(fleet: Fleet, costs: Costs, kind: str) -> list[Limit]:
         "beats of sessions": (sessions * costs.beat, f"{sessions:,.0f} sessions", "network.heartbeat_s, shards"),
         "blocks": (blocks * costs.block, f"{blocks:,.0f}/s", "actor.flush_s and actor.block_rows, shards"),
         "rows": (rows * costs.row, f"{rows:,.0f}/s", "shards"),
+        "handing weights on": (served * costs.weights, f"{served / MB:,.0f} MB/s", WEIGHTS_KNOBS),
         "batches by socket": (batches * costs.batch[kind], f"{batches:,.0f}/s", "shards, ranks on the buffers' hosts"),
     }
     found = [Limit(f"core for {what}", part, has, "1 core", knob) for what, (part, has, knob) in cores.items()]
     total = sum(limit.part for limit in found)
     found.append(Limit("core, all of it", total, f"{total:.2f}", "1 core", "the largest part below"))
-    handing, memory, kept = served * costs.weights, fleet.memory_gib * GIB, sessions * costs.session
+    memory, kept = fleet.memory_gib * GIB, sessions * costs.session
     there, more = f"{fleet.memory_gib:g} GiB", "shards"
     rates = {
-        "time to hand weights on": (handing, served, 1 / costs.weights, "learner.publish_period_s, learner.published, shards"),
         "link, in": (rows * row_bytes / link, rows * row_bytes, link, "network.compression, shards"),
         "link, out": ((drawn + served) / link, drawn + served, link, "ranks on the buffers' hosts, learner.batch_size, shards"),
     }

@@ -32,7 +32,7 @@ def test_the_next_limit_comes_first():
         ("core for rows", {"rate": 20.0}, 2),
         ("core for batches by socket", {"batch": 512}, 2),
         ("core for batches by socket", {"updates": 10.0}, 0.5),
-        ("time to hand weights on", {"versions": 0.4}, 2),
+        ("core for handing weights on", {"versions": 0.4}, 2),
         ("link, in", {"link_gbit": 12.5}, 2),
         ("memory of sessions", {"memory_gib": 32.0}, 2),
         ("time of a storm", {"shards": 4}, 2),
