@@ -81,6 +81,10 @@ class WindowConfig:
         0, help="numbers of the noise that rows hold beside the action, for model.type dsrl; 0: none", low=0, high=1 << 20
     )
     planned: bool = option(False, help="whether rows hold what the policy wanted too, beside what was executed; for people")
+    prefix: str = option(
+        "",
+        help="directory of an exported flow policy: rows hold its prefix of each frame, for model.options.stored; empty: no",
+    )
 
     def check(self, path: str = "window") -> None:
         """Refuse windows that rows of chunks cannot have."""
@@ -92,6 +96,10 @@ class WindowConfig:
             raise ConfigError(
                 f"{path}.next_action: true, but with {path}.chunk {self.chunk} no row knows the whole decision behind it;"
                 " nearest valid: false"
+            )
+        if self.prefix and self.stack > 1:
+            raise ConfigError(
+                f"{path}.prefix: {self.prefix!r} with {path}.stack {self.stack}, but a prefix is of one frame; nearest valid: 1"
             )
         if self.latent and self.next_action:
             raise ConfigError(

@@ -12,6 +12,7 @@ from headrace.actor.envs import make_spec
 from headrace.actor.server_config import PolicyServerConfig
 from headrace.actor.spool import open_outbox
 from headrace.actor.uplink import Uplink
+from headrace.common.block import Block
 from headrace.common.clock import Clock
 from headrace.common.ending import end_code
 from headrace.common.errors import ConfigError
@@ -45,9 +46,13 @@ class ActorSettings:
 
 @dataclass(frozen=True)
 class Joined:
-    """A process that the buffer has welcomed; ``stop`` is set by a signal."""
+    """A process that the buffer has welcomed; ``stop`` is set by a signal, ``complete`` makes of a block what rows are to hold.
+
+    ``spec`` is what is seen and done; rows may have a prefix beside it.
+    """
 
     spec: TransitionSpec
+    complete: Callable[[Block], Block]
     uplink: Uplink
     link: Link
     welcome: Welcome
@@ -62,6 +67,20 @@ class Joined:
     def code(self) -> int:
         """Exit code of an ordered end."""
         return end_code(self.uplink.stop, self.stop)
+
+
+def columns_of(window: WindowConfig, spec: TransitionSpec, device: str) -> tuple[TransitionSpec, Callable[[Block], Block]]:
+    """What rows are to hold beside ``spec``, as ``window`` says, and what adds it to a block.
+
+    Raises:
+        ConfigError, SpecError: of :class:`headrace.actor.prefix_columns.PrefixColumns`.
+    """
+    if not window.prefix:
+        return spec, lambda block: block
+    from headrace.actor.prefix_columns import PrefixColumns
+
+    columns = PrefixColumns(window.prefix, spec, device)
+    return columns.spec, columns.add
 
 
 @contextlib.contextmanager
@@ -83,6 +102,7 @@ def joined(
         DeadlineExceeded: no session in ``network.connect_s``.
     """
     spec = make_spec(settings.env, settings.window, robot=settings.actor.robot)
+    told, complete = columns_of(settings.window, spec, settings.actor.device)
     actor = settings.actor
     if actor.chosen_when_full == "drop_oldest" and settings.env.lanes > 1:
         raise ConfigError(
@@ -90,17 +110,17 @@ def joined(
             " other, so none can be dropped whole; nearest valid: 1"
         )
     stored = actor if role == "actor" else replace(actor, spool="")  # evaluators send no rows
-    outbox = open_outbox(stored, settings.actor_id, spec)
-    uplink = make_uplink(spec, outbox, settings.network.fragment_bytes, clock, actor.drain_bytes_per_s)
+    outbox = open_outbox(stored, settings.actor_id, told)
+    uplink = make_uplink(told, outbox, settings.network.fragment_bytes, clock, actor.drain_bytes_per_s)
     uplink.follows = role == "evaluator" or actor.policy != "server"
-    hello = new_hello(role, settings.actor_id, spec=spec.to_dict(), lanes=settings.env.lanes, robot=actor.robot)
+    hello = new_hello(role, settings.actor_id, spec=told.to_dict(), lanes=settings.env.lanes, robot=actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop, reason = stop_on_signal(), ""
     link.start()
     try:
         welcome = wait_welcome(link, stop, settings.network.connect_s, clock)
         with settings.exporter.serve(lambda: _figures(uplink)):
-            yield None if welcome is None else Joined(spec, uplink, link, welcome, stop)
+            yield None if welcome is None else Joined(spec, complete, uplink, link, welcome, stop)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         reason = "".join(c if c.isprintable() else " " for c in text)[:REASON_CHARS]

@@ -68,7 +68,9 @@ def run(
             mind = stack.enter_context(make_mind(settings, here, clock, make))
             lanes = stack.enter_context(contextlib.closing(_make_lanes(settings, here, mind, people)))
             rng = np.random.default_rng(derive_seed(settings.seed, settings.actor_id, here.welcome.epoch, "action"))
-            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, mind, people).run(here.stop)
+            ActorLoop(settings, here.spec, lanes, here.uplink, here.link, clock, rng, mind, people, here.complete).run(
+                here.stop
+            )
         return 0 if people.leave else here.code
 
 
@@ -111,7 +113,9 @@ class ActorLoop:
         rng: np.random.Generator,
         mind: Mind,
         people: People | None = None,
+        complete: Callable[[Block], Block] = lambda block: block,
     ) -> None:
+        self._complete = complete
         self._mind, self.people = mind, people or People()
         self._holding = lanes if isinstance(lanes, HoldingLanes) else None
         self._settings, self._spec, self._lanes = settings, spec, lanes
@@ -294,7 +298,7 @@ class ActorLoop:
             block = assembler.take(self._settings.actor.block_rows)
             if block is None:
                 break
-            self._offer(block)
+            self._offer(self._complete(block))
 
     def _offer(self, block: Block) -> None:
         """Hand a block over; while the outbox is full, wait in place until the buffer acknowledges, or we are to stop."""

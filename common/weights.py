@@ -85,6 +85,10 @@ class WeightSet:
         prefix = AVERAGE if ema else ""  # observation statistics are those of both
         return replace(self, tensors={name: self.tensors.get(prefix + name, tensor) for name, tensor in plain.items()})
 
+    def digest(self) -> str:
+        """SHA-256 in hex of version, description and tensors, whatever their order."""
+        return hashlib.sha256(replace(self, tensors=dict(sorted(self.tensors.items()))).pack()).hexdigest()
+
     def first_non_finite(self) -> str | None:
         """Name of the first tensor that holds NaN or infinity, if any does."""
         floats = ((name, t) for name, t in self.tensors.items() if t.dtype.kind == "f")

@@ -111,6 +111,11 @@ class RunConfig:
         batch, capacity, offline = self.learner.batch_size, self.pool.capacity, self.pacing.offline_updates
         if self.pool.demos:
             self.sampling.check_pinned()
+        if self.window.prefix and (self.pool.demos or self.run.pool_from):
+            raise ConfigError(
+                f"window.prefix: {self.window.prefix!r} with pool.demos or run.pool_from, whose rows hold no prefix; nearest"
+                " valid: empty"
+            )
         if offline and not (self.run.pool_from or self.pool.demos):
             raise ConfigError(
                 f"pacing.offline_updates: {offline} with run.pool_from and pool.demos empty, so there is nothing to learn"

@@ -32,6 +32,7 @@ from headrace.actor.config import EnvConfig
 from headrace.actor.envs import make_lanes, make_spec
 from headrace.actor.evaluate import evaluate
 from headrace.actor.exploring import epsilon_of
+from headrace.actor.joining import columns_of
 from headrace.actor.policy import Policy, make_policy
 from headrace.actor.rating import find_rate
 from headrace.buffer.pacing import Pacing
@@ -124,7 +125,7 @@ class SyncRun:
         pool_dir, newest = run.pool_dir(config.run.pool_dir), checkpoint.newest(run.checkpoints)
         if newest is None:
             shutil.rmtree(pool_dir, ignore_errors=True)  # of an attempt that ended before its first checkpoint
-        self.spec = make_spec(config.env, config.window)
+        self.spec, self._complete = columns_of(config.window, make_spec(config.env, config.window), config.actor.device)
         model = make_model(self.spec, config.model, config.seed)
         model.use_threads(config.learner.threads)
         self.sac = SAC(model, self.spec, config.learner, config.seed)
@@ -164,7 +165,9 @@ class SyncRun:
         lanes = make_lanes(_in_process(config.env), config.window, run_seed=config.seed, actor=name, epoch=EPOCH)
         rng = np.random.default_rng(derive_seed(config.seed, name, EPOCH, "action"))
         rate = find_rate(config.actor.priorities)
-        return SyncActor(name, lanes, self.pool, rng, config.pool.min_block_rows, rate, epsilon_of(name, config.actor))
+        return SyncActor(
+            name, lanes, self.pool, rng, config.pool.min_block_rows, rate, epsilon_of(name, config.actor), self._complete
+        )
 
     # --- the algorithm ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.actor.policy import Policy, RandomPolicy, sampled
 from headrace.actor.rating import Rate
 from headrace.actor.recorder import Recorder
 from headrace.buffer.pool import SACReplayPool
+from headrace.common.block import Block
 from headrace.common.errors import BlockRefused, LabelRefused
 from headrace.common.label import Kind
 from headrace.common.specs import OUTCOME_UNKNOWN
@@ -44,6 +45,7 @@ class SyncActor:
         min_rows: fewest rows of a block, but for the last one of an episode.
         rate: gives rows the priorities that they begin with, see :mod:`headrace.actor.rating`.
         epsilon: share of its decisions that are uniformly random beside the policy's.
+        complete: makes of a block what the pool's rows hold.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class SyncActor:
         min_rows: int = 1,
         rate: Rate | None = None,
         epsilon: float = 0.0,
+        complete: Callable[[Block], Block] = lambda block: block,
     ) -> None:
+        self._complete = complete
         self.name, self.count, self.executed = name, lanes.count, 0
         self._lanes, self._pool, self._rng, self._min_rows = lanes, pool, rng, min_rows
         self._decider = Decider(lanes.spec, lanes.count)
@@ -141,7 +145,7 @@ class SyncActor:
             return
         seq = self._pool.last_seq(self.name, STREAM) + 1
         try:
-            self._pool.insert(block, self.name, STREAM, seq)
+            self._pool.insert(self._complete(block), self.name, STREAM, seq)
         except BlockRefused as error:
             self._pool.reject(self.name, STREAM, seq, block.n_rows)  # counted, and blocks nothing behind it
             LOG.warning("%s: %d rows refused: %s", self.name, block.n_rows, error)

@@ -48,6 +48,7 @@ PASSES = (  # methods that run networks
     "bc_loss",
 )
 ONLINE, TARGET = "online", "target"
+TASK = "row.task"  # among the observations of models that tell tasks apart, ``(B,)`` int64
 
 
 class SupportSACTraining(nn.Module):
@@ -173,6 +174,11 @@ class SupportSACTraining(nn.Module):
     def sac_entropy_dim(self) -> int:
         """Over how many numbers log pi is a sum; the target entropy is so many times that of one. Here the action's."""
         return self.action_dim
+
+    @property
+    def sac_tasks(self) -> int:
+        """Of how many tasks critics want to know which a row is of, by :data:`TASK` among the observations; 0 for none."""
+        return 0
 
     def shard_units(self) -> Sequence[nn.Module]:
         """Modules whose parameters ``learner.strategy: sharded`` gathers together, inner ones first; here the largest ones.

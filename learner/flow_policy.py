@@ -16,13 +16,13 @@ from headrace.common.config import dump, option, replace
 from headrace.common.errors import ConfigError, SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.learner import flow
-from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
-from headrace.learner.dense import Dense
+from headrace.learner.contract import ONLINE, TARGET, TASK, SupportSACTraining
 from headrace.learner.expert import ActionExpert
 from headrace.learner.losses import require_shape
 from headrace.learner.low_rank import add_low_rank, is_low_rank
 from headrace.learner.prefix import Prefix, PrefixEncoder, Sight
-from headrace.learner.pretrained import load_frozen, take
+from headrace.learner.prefix_critics import Pool, critic_tasks, judge, make_critics
+from headrace.learner.pretrained import load_frozen, require_stored, take
 
 NONE, FIXED, LEARNED = NOISES = ("none", "fixed", "learned")
 SHARED, OWN = ("shared", "own")
@@ -50,6 +50,7 @@ class FlowOptions:
     pretrained: str = option(
         "", help="directory of an exported flow policy (headrace export) that this one begins with; empty: random numbers"
     )
+    stored: bool = option(False, help="rows hold the prefix (window.prefix), and it is not run in training; trains is not all")
     trains: str = option(
         ALL,
         help="what the actor's loss trains: all, the expert without the prefix, the expert's last layers (heads), or these and"
@@ -76,6 +77,7 @@ class FlowOptions:
 
     critics: int = option(2, help="critics, behind one pool", low=1, high=64)
     critic_hidden: tuple[int, ...] = option((256, 256), help="widths of their hidden layers", low=1, high=65536)
+    critic_tasks: int = critic_tasks()
     critic_prefix: str = option(
         SHARED, help="shared: they see the actor's prefix and do not train it; own: one of their own", choices=(SHARED, OWN)
     )
@@ -86,6 +88,11 @@ class FlowOptions:
             raise ConfigError(
                 f"{path}.strides: {len(self.strides)} entries for {len(self.channels)} of {path}.channels; one for each, and at"
                 " least one"
+            )
+        if self.stored and (self.trains == ALL or not self.pretrained):
+            raise ConfigError(
+                f"{path}.stored: true with {path}.trains {self.trains} and {path}.pretrained {self.pretrained!r}, but a prefix"
+                " that is trained is another in each update; nearest valid: trains expert, and a directory"
             )
         if self.width % self.heads:
             raise ConfigError(f"{path}.heads: {self.heads} do not divide {path}.width {self.width}; nearest valid: 1")
@@ -103,25 +110,10 @@ _ACTING: dict[str, Any] = {
     "critics": 1,
     "critic_hidden": (),
     "critic_prefix": SHARED,
+    "critic_tasks": 0,
+    "stored": False,
     "train_scale": 1.0,
 }
-
-
-class Pool(nn.Module):
-    """A learned question that attends to the prefix: ``(B, T, E) -> (B, E)``; padding is not attended to."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.query = nn.Parameter(0.02 * torch.randn(1, 1, width))
-        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, prefix: Prefix) -> Tensor:
-        """What the prefix answers."""
-        query = self.query.expand(len(prefix.tokens), -1, -1)
-        answer, _ = self.attention(query, prefix.tokens, prefix.tokens, key_padding_mask=prefix.absent, need_weights=False)
-        pooled: Tensor = self.norm(answer.squeeze(1))
-        return pooled
 
 
 class FlowPolicy(SupportSACTraining):
@@ -134,6 +126,7 @@ class FlowPolicy(SupportSACTraining):
 
     Attributes:
         numbers: S, plain numbers that the actor sees.
+        sight: what it sees.
 
     Raises:
         ConfigError: an option is unknown or out of range.
@@ -155,16 +148,17 @@ class FlowPolicy(SupportSACTraining):
         self.prefix = self.make_prefix(sights["actor"])
         self.critic_prefix = self.make_prefix(sights["critic"]) if own.critic_prefix == OWN else None
         self.target_prefix = _frozen(self.critic_prefix)
-        self._critic_sight, self.numbers = sights["critic"], sights["actor"].numbers
+        self.sight, self._critic_sight, self.numbers = sights["actor"], sights["critic"], sights["actor"].numbers
         self.expert = self.make_expert(self._actions, self._dims)
         self.pool = Pool(own.width, own.heads)
         inputs = own.width + self._critic_sight.numbers + self.action_dim
-        self.critics = nn.ModuleList(Dense(inputs, own.critic_hidden, 1) for _ in range(own.critics))
+        self.critics = make_critics(own.critics, inputs, own.critic_hidden, own.critic_tasks)
         self.target_pool, self.target_critics = _frozen(self.pool), _frozen(self.critics)
         self.updates: Tensor
         self.register_buffer("updates", torch.zeros(()))
         self._generator: torch.Generator | None = None
         self._pretrained = self._begin_with(own.pretrained) if own.pretrained else ""
+        self._stored = require_stored(self._pretrained, spec, "model.options.pretrained") if own.stored else ""
         if own.trains == LORA:
             add_low_rank(self.expert, own.lora_rank, own.lora_scale)
 
@@ -205,6 +199,11 @@ class FlowPolicy(SupportSACTraining):
     # --- the contract -----------------------------------------------------------------------------------------------
 
     @property
+    def sac_tasks(self) -> int:
+        """As the option says."""
+        return int(self.options.critic_tasks)
+
+    @property
     def sac_entropy_dim(self) -> int:
         """log pi sums over the executed numbers of each step of a path."""
         return int(self.options.steps) * self.action_dim
@@ -213,6 +212,8 @@ class FlowPolicy(SupportSACTraining):
         """The prefix; no gradient leads from the critics' to the actor's."""
         if role == "critic":
             return self._critic_features(self.critic_prefix, obs)
+        if self._stored:
+            return self.sight.stored(self._stored, obs)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.options.trains == ALL):
             prefix: Prefix = self.prefix(obs)
         return prefix
@@ -268,8 +269,7 @@ class FlowPolicy(SupportSACTraining):
         if twin not in (ONLINE, TARGET):
             raise SpecError(f"twin: {twin!r} is not one of {ONLINE}, {TARGET}")
         pool, heads = (self.pool, self.critics) if twin == ONLINE else (self.target_pool, self.target_critics)
-        x = torch.cat((pool(features), features.state, action), dim=1)
-        return torch.cat([head(x) for head in heads], dim=1)
+        return judge(pool, heads, features, action)
 
     def bc_loss(self, features: Prefix, action: Tensor, counts: Tensor) -> Tensor:
         """Flow matching on replayed actions ``(B, D)``: which way the noise leads to what was executed."""
@@ -373,12 +373,13 @@ class FlowPolicy(SupportSACTraining):
         return falling
 
     def _critic_features(self, encoder: nn.Module | None, obs: Mapping[str, Tensor]) -> Prefix:
+        task = obs[TASK] if self.sac_tasks else None
         if encoder is not None:
             own: Prefix = encoder(obs)
-            return own
+            return own._replace(task=task)
         with torch.no_grad():
-            shared: Prefix = self.prefix(obs)
-        return shared._replace(state=self._critic_sight.state(obs))
+            shared: Prefix = self.sight.stored(self._stored, obs) if self._stored else self.prefix(obs)
+        return shared._replace(state=self._critic_sight.state(obs), task=task)
 
 
 def _frozen(module: Any) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headrace.common.errors import SpecError
+from headrace.common.prefix_columns import is_prefix, names_of
 from headrace.common.specs import TransitionSpec
 from headrace.learner.encoder import ConvEncoder, is_camera
 from headrace.learner.inputs import flat, keys_of
@@ -24,15 +25,17 @@ class Prefix(NamedTuple):
         tokens: ``(B, T, E)``.
         absent: ``(B, T)`` bool, tokens that nobody may attend to: padding, cameras that are not there.
         state: ``(B, S)`` the plain numbers among the observations.
+        task: ``(B,)`` int64, the row's task, for critics that have networks for each; None for all others.
     """
 
     tokens: Tensor
     absent: Tensor
     state: Tensor
+    task: Tensor | None = None
 
     def detach(self) -> Prefix:
         """The same, through which no gradient flows."""
-        return Prefix(self.tokens.detach(), self.absent, self.state.detach())
+        return self._replace(tokens=self.tokens.detach(), state=self.state.detach())
 
 
 class Sight:
@@ -55,7 +58,7 @@ class Sight:
     """
 
     def __init__(self, spec: TransitionSpec, role: str, words: str, masks: Mapping[str, str]) -> None:
-        keys = {o.key: o for o in keys_of(spec, role)}
+        keys = {o.key: o for o in keys_of(spec, role) if not is_prefix(o.key)}
         for option, names in (("words", [words] if words else []), ("masks", [*masks, *masks.values()])):
             for name in names:
                 if name not in keys:
@@ -77,6 +80,11 @@ class Sight:
             wanted = keys[seen].shape if seen == words else (1,)
             if math.prod(keys[mask].shape) * (1 if seen == words else spec.stack) != math.prod(wanted):
                 raise SpecError(f"model.options.masks.{seen}: {mask!r} is {keys[mask].shape}, expected {wanted}")
+
+    def stored(self, digest: str, obs: Mapping[str, Tensor]) -> Prefix:
+        """The prefix that rows hold, of the policy with this digest."""
+        tokens, absent = (obs[name] for name in names_of(digest))
+        return Prefix(tokens.view(torch.float16).float(), absent != 0, self.state(obs))
 
     def state(self, obs: Mapping[str, Tensor]) -> Tensor:
         """The plain numbers, ``(B, S)``."""

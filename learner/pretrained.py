@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ from torch import Tensor
 
 from headrace.common.errors import CheckpointError, ConfigError, SpecError
 from headrace.common.exported import read_export
+from headrace.common.prefix_columns import names_of, stored
 from headrace.common.specs import TransitionSpec, differences
 from headrace.common.weights import MAX_NAMED, WeightSet
 from headrace.learner.adam import copy_tensors
@@ -85,8 +84,22 @@ def load_frozen(directory: str, spec: TransitionSpec, what: str) -> tuple[FlowPo
     model: FlowPolicy = cls(own, **weights.policy.get("options", {}))
     tensors = {name: torch.tensor(np.asarray(tensor)) for name, tensor in weights.tensors.items()}
     take(model.policy_tensors(), tensors, f"{what}: {directory}")
-    in_order = replace(weights, tensors=dict(sorted(weights.tensors.items())))
-    return model.requires_grad_(False).eval(), hashlib.sha256(in_order.pack()).hexdigest()
+    return model.requires_grad_(False).eval(), weights.digest()
+
+
+def require_stored(digest: str, spec: TransitionSpec, what: str) -> str:
+    """The digest of a policy whose prefix rows of ``spec`` hold.
+
+    Raises:
+        SpecError: they hold none, or that of another policy.
+    """
+    if missing := [name for name in names_of(digest) if name not in {o.key for o in spec.obs}]:
+        held = ", ".join(stored(spec)) or "none"
+        raise SpecError(
+            f"model.options.stored: true, but rows hold no {missing[0]}, which is that of {what}; they hold {held}. Name"
+            " the same directory as window.prefix"
+        )
+    return digest
 
 
 def require_fit(own: TransitionSpec, spec: TransitionSpec, what: str) -> None:

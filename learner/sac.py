@@ -70,7 +70,7 @@ class SAC(TrainState):
                 f"learner.bc_weight: {config.bc_weight:g}, but this model decides on latents, which nobody else has; nearest"
                 " valid: 0"
             )
-        self.prepare = Sampler(spec, config, self.rewards, self.normaliser, self.device)
+        self.prepare = Sampler(spec, config, self.rewards, self.normaliser, self.device, model.sac_tasks)
         model.use_precision(config.precision)
         self.q: Tensor | None = None
         self.td_error: Tensor | None = None

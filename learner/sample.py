@@ -14,6 +14,7 @@ from headrace.common.batch import Batch
 from headrace.common.errors import SpecError
 from headrace.common.specs import SOURCES, TransitionSpec
 from headrace.learner.config import LearnerConfig
+from headrace.learner.contract import TASK
 from headrace.learner.distribution import ActionBox
 from headrace.learner.losses import bootstrap
 from headrace.learner.normalise import ObsNormaliser
@@ -63,6 +64,7 @@ class Sampler:
         rewards: what is made of raw rewards.
         normaliser: applied to observations; None leaves them raw.
         device: where the samples go.
+        tasks: so many tasks are told apart, and observations hold the row's; 0: they do not.
     """
 
     def __init__(
@@ -72,8 +74,9 @@ class Sampler:
         rewards: Rewards,
         normaliser: ObsNormaliser | None,
         device: torch.device | None = None,
+        tasks: int = 0,
     ) -> None:
-        self._spec, self._config, self._rewards = spec, config, rewards
+        self._spec, self._config, self._rewards, self._tasks = spec, config, rewards, tasks
         self._normaliser, self._device = normaliser, device
         self._box = ActionBox(spec.action, device)
         self._uploads: Uploads | None = None
@@ -89,7 +92,7 @@ class Sampler:
         """The batch as tensors.
 
         Raises:
-            SpecError: the batch has other columns or keys than the spec.
+            SpecError: the batch has other columns or keys than the spec, or is of a task that is not among those told apart.
         """
         columns = self._load(batch) if self._uploads is None else self._uploads.take(batch)
         action, outside = self._decided(columns)
@@ -123,6 +126,8 @@ class Sampler:
             columns["cloned"] = self._cloned(rows)
         if not self._config.resample_target_action:
             columns["next_action"], columns["ended"] = rows["next_action"], rows["terminated"] | rows["truncated"]
+        if self._tasks:
+            columns["task"] = self._known(rows["task"])
         for name, obs in (("obs", batch.obs), ("next_obs", batch.next_obs)):
             for o in spec.obs:
                 if o.key not in obs:
@@ -139,6 +144,14 @@ class Sampler:
             acted = rows["source"][:, np.minimum(steps, window - 1)]
             counts &= np.isin(acted, [SOURCES.index(name) for name in sources])
         return counts.repeat(action.dim, axis=1).astype(np.float32)
+
+    def _known(self, tasks: Array) -> Array:
+        if len(tasks) and tasks.max() >= self._tasks:
+            raise SpecError(
+                f"model.options.critic_tasks: {self._tasks}, but there are rows of task {tasks.max()}; nearest valid:"
+                f" {tasks.max() + 1}"
+            )
+        return tasks.astype(np.int64)
 
     def _kept(self, rows: Array) -> Array:
         """Rows that critics of latents learn from: those that have one, or, so that there is one at all, the first."""
@@ -163,7 +176,8 @@ class Sampler:
 
     def _observe(self, name: str, columns: Columns) -> dict[str, Tensor]:
         tensors = {o.key: columns[f"{name}.{o.key}"] for o in self._spec.obs}
-        return tensors if self._normaliser is None else self._normaliser(tensors)
+        seen = tensors if self._normaliser is None else self._normaliser(tensors)
+        return {**seen, TASK: columns["task"]} if self._tasks else seen
 
     def _tensor(self, array: Array) -> Tensor:
         # from_numpy wants memory that may be written and has no gaps; rows are neither packed by column nor ours. A single

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from headrace.common.config import dump, option, replace
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
-from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
+from headrace.learner.contract import ONLINE, TARGET, TASK, SupportSACTraining
 from headrace.learner.dense import Dense
 from headrace.learner.distribution import TanhGaussian
-from headrace.learner.flow_policy import Pool
 from headrace.learner.prefix import Prefix
-from headrace.learner.pretrained import load_frozen
+from headrace.learner.prefix_critics import Pool, critic_tasks, judge, make_critics
+from headrace.learner.pretrained import load_frozen, require_stored
 from headrace.learner.sharding import units_of
 
 
@@ -33,6 +33,8 @@ class SteeredOptions:
     )
     critics: int = option(2, help="critics, behind one pool", low=1, high=64)
     critic_hidden: tuple[int, ...] = option((256, 256), help="widths of their hidden layers", low=1, high=65536)
+    critic_tasks: int = critic_tasks()
+    stored: bool = option(False, help="rows hold the base's prefix (window.prefix), and it is not run in training")
 
 
 class Seen(NamedTuple):
@@ -66,6 +68,8 @@ class Steered(SupportSACTraining):
         super().__init__(spec, **options)
         own = self.options
         self.base, self._base_digest = load_frozen(own.base, spec, "model.options.base")
+        self._stored = require_stored(self._base_digest, spec, "model.options.base") if own.stored else ""
+        self._sight = self.base.sight
         width, heads, known = self.base.prefix_width, int(self.base.options.heads), self.base.prefix_width + self.base.numbers
         self.actor_pool = Pool(width, heads)
         self.actor = Dense(known + beside, own.hidden, 2 * self.action_dim)
@@ -74,7 +78,7 @@ class Steered(SupportSACTraining):
         with torch.no_grad():
             self.actor.head.bias[self.action_dim :] = own.log_std
         self.pool = Pool(width, heads)
-        self.critics = nn.ModuleList(Dense(known + self.action_dim, own.critic_hidden, 1) for _ in range(own.critics))
+        self.critics = make_critics(own.critics, known + self.action_dim, own.critic_hidden, own.critic_tasks)
         self.target_pool = copy.deepcopy(self.pool).requires_grad_(False).eval()
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False).eval()
 
@@ -82,10 +86,17 @@ class Steered(SupportSACTraining):
         """The ``(B, N)`` numbers that the actor sees beside a prefix."""
         raise NotImplementedError
 
+    @property
+    def sac_tasks(self) -> int:
+        """As the option says."""
+        return int(self.options.critic_tasks)
+
     @torch.no_grad()
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Seen:
         """The frozen prefix, and for the actor what is beside it."""
-        prefix = self.base.sac_state_features(obs, "actor")
+        prefix = self._sight.stored(self._stored, obs) if self._stored else self.base.sac_state_features(obs, "actor")
+        if self.sac_tasks and role == "critic":
+            prefix = prefix._replace(task=obs[TASK])
         return Seen(prefix, self.beside(prefix) if role == "actor" else prefix.state[:, :0])
 
     def sac_distribution(self, features: Seen) -> TanhGaussian:
@@ -98,8 +109,7 @@ class Steered(SupportSACTraining):
         if twin not in (ONLINE, TARGET):
             raise SpecError(f"twin: {twin!r} is not one of {ONLINE}, {TARGET}")
         pool, heads = (self.pool, self.critics) if twin == ONLINE else (self.target_pool, self.target_critics)
-        x = torch.cat((pool(features.prefix), features.prefix.state, action), dim=1)
-        return torch.cat([head(x) for head in heads], dim=1)
+        return judge(pool, heads, features.prefix, action)
 
     def actor_params(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The actor and its question."""
@@ -137,5 +147,5 @@ class Steered(SupportSACTraining):
 
     def policy_description(self) -> dict[str, Any]:
         """This class, with the options that acting depends on and the digest of the policy that it steers."""
-        acting = replace(self.options, critics=1, critic_hidden=())
+        acting = replace(self.options, critics=1, critic_hidden=(), critic_tasks=0, stored=False)
         return {**super().policy_description(), "options": dump(acting), "base": self._base_digest}

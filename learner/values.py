@@ -40,6 +40,8 @@ class Values:
         if spec.latent:
             raise CheckpointError(f"{path}: its critics judge latents, and not actions")
         self._model = make_model(spec, model, 0).eval()
+        if self._model.sac_tasks:
+            raise CheckpointError(f"{path}: its critics are those of tasks, and nobody tells here which it is")
         copy_tensors(self._model.learned_tensors(), _below("model.", tensors), str(path))
         self._normaliser = ObsNormaliser(spec) if learner.normalise_obs else None
         if self._normaliser is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 TESTS = ("tests/unit/learner/test_steered.py",)
+ROUTED, STORED = ("tests/unit/learner/test_routed_critics.py",), ("tests/unit/learner/test_stored_prefix.py",)
 ASSEMBLER, DECIDING, SAMPLE = "actor/assembler.py", "actor/deciding.py", "learner/sample.py"
 PARTS, FLOW, LORA = ("tests/unit/learner/test_trained_parts.py",), "learner/flow_policy.py", "learner/low_rank.py"
 NOISE, RESIDUAL, STEERED = "learner/noise_policy.py", "learner/residual.py", "learner/steered.py"
@@ -54,6 +55,40 @@ STEERING = (
         "for name in policy if",
         PARTS,
     ),
+    Mutant(
+        "tasks-share-their-critics",
+        "learner/prefix_critics.py",
+        "gather(1, task.unsqueeze(1))",
+        "mean(1, keepdim=True)",
+        ROUTED,
+    ),
+    Mutant(
+        "every-row-is-of-one-task",
+        "learner/sample.py",
+        "return tasks.astype(np.int64)",
+        "return np.zeros_like(tasks, np.int64)",
+        ROUTED,
+    ),
+    Mutant("a-task-without-critics", "learner/sample.py", "tasks.max() >= self._tasks:", "False:", ROUTED),
+    Mutant("tasks-decide-how-to-act", FLOW, '    "critic_tasks": 0,\n', "", ROUTED),
+    Mutant(
+        "a-stored-prefix-is-run-all-the-same",
+        FLOW,
+        "self.sight.stored(self._stored, obs) if self._stored else self.prefix(obs)",
+        "self.prefix(obs)",
+        STORED,
+    ),
+    Mutant("the-base-is-run-all-the-same", STEERED, "if self._stored else", "if False else", STORED),
+    Mutant("a-trained-prefix-is-stored", FLOW, "if self.stored and (self.trains == ALL", "if self.stored and (False", STORED),
+    Mutant("the-prefix-of-any-policy", "common/prefix_columns.py", "{digest[:16]}.tokens", "tokens", STORED),
+    Mutant(
+        "one-prefix-for-all-frames",
+        "actor/prefix_columns.py",
+        "block.frames[key] for key",
+        "block.frames[key][[0] * block.n_frames] for key",
+        STORED,
+    ),
+    Mutant("what-is-absent-is-stored-as-there", "learner/prefix.py", "absent != 0, self", "absent > 1, self", STORED),
     Mutant("halves-are-cut-off", "common/weights.py", "np.uint32(0x7FFF) + ", "", ("tests/unit/common/test_weights.py",)),
     Mutant(
         "nan-becomes-a-number",

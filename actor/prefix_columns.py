@@ -1,0 +1,75 @@
+"""Frozen prefixes as columns: what a policy's prefix makes of each frame that rows refer to, computed once, here, and stored.
+
+The learner then takes it in place of running the prefix on every row of every batch. Tokens are stored as float16, as
+the whole numbers that these are in memory: nobody takes statistics of them. Only with torch.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from headrace.actor.torch_policy import TorchPolicy
+from headrace.common.block import Block
+from headrace.common.errors import CheckpointError, ConfigError, SpecError
+from headrace.common.exported import inputs_of, read_export
+from headrace.common.prefix_columns import names_of
+from headrace.common.specs import ObsSpec, TransitionSpec
+
+LOG = logging.getLogger(__name__)
+KEY = "window.prefix"
+
+
+class PrefixColumns:
+    """Adds the prefix to blocks.
+
+    Attributes:
+        spec: that of rows with it. Only critics see the new keys: whoever acts looks for himself.
+
+    Args:
+        directory: of an exported policy with a prefix (``headrace export``).
+        spec: of rows without it.
+        device: of torch.
+
+    Raises:
+        ConfigError: the directory holds no such policy.
+        SpecError: the policy sees what is not there.
+    """
+
+    def __init__(self, directory: str, spec: TransitionSpec, device: str = "cpu") -> None:
+        try:
+            weights, own = read_export(Path(directory).expanduser())
+        except CheckpointError as error:
+            raise ConfigError(f"{KEY}: {error}") from error
+        here = {o.key: o for o in spec.obs}
+        if missing := [key for key in inputs_of(own) if key not in here]:
+            raise SpecError(f"{KEY}: the policy of {directory} sees {', '.join(missing)}; here are {', '.join(here)}")
+        self._model, self._keys, self._device = TorchPolicy(weights, own, device).model, inputs_of(own), device
+        self._names = names_of(weights.digest())
+        tokens, absent = self._see({key: np.zeros((1, *here[key].shape), here[key].dtype) for key in self._keys})
+        columns = [
+            ObsSpec(name, a.shape[1:], a.dtype.str, "critic") for name, a in zip(self._names, (tokens, absent), strict=True)
+        ]
+        self.spec = replace(spec, obs=tuple(sorted((*spec.obs, *columns), key=lambda o: o.key)))
+        LOG.info("rows hold the prefix of %s: %d bytes a frame", directory, sum(column.nbytes for column in columns))
+
+    def add(self, block: Block) -> Block:
+        """The block with the prefix of each of its frames."""
+        found = self._see({key: block.frames[key] for key in self._keys})
+        frames = {**block.frames, **dict(zip(self._names, found, strict=True))}
+        return replace(block, frames={o.key: frames[o.key] for o in self.spec.obs})
+
+    @torch.inference_mode()
+    def _see(self, obs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        features = self._model.sac_state_features(
+            {key: torch.tensor(v, device=self._device) for key, v in obs.items()}, "actor"
+        )
+        if not all(hasattr(features, name) for name in ("tokens", "absent")):
+            raise ConfigError(
+                f"{KEY}: the features of a {type(self._model).__name__} are no prefix; name an export of a flow policy"
+            )
+        return features.tokens.half().view(torch.int16).cpu().numpy(), features.absent.to(torch.uint8).cpu().numpy()
