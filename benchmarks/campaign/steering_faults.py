@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 TESTS = ("tests/unit/learner/test_steered.py",)
+ARMS, JUDGED = "benchmarks/campaign/table_arms.py", ("tests/unit/benchmarks/test_table_arms.py",)
 ROUTED, STORED = ("tests/unit/learner/test_routed_critics.py",), ("tests/unit/learner/test_stored_prefix.py",)
 ASSEMBLER, DECIDING, SAMPLE = "actor/assembler.py", "actor/deciding.py", "learner/sample.py"
 PARTS, FLOW, LORA = ("tests/unit/learner/test_trained_parts.py",), "learner/flow_policy.py", "learner/low_rank.py"
@@ -55,6 +56,9 @@ STEERING = (
         "for name in policy if",
         PARTS,
     ),
+    Mutant("dips-are-forgiven", ARMS, 'if lowest < start["rate"] - DIP:', "if lowest < -DIP:", JUDGED),
+    Mutant("a-task-may-be-forgotten", ARMS, "if after < before - LOSS:", "if after < -LOSS:", JUDGED),
+    Mutant("images-need-not-matter", ARMS, 'if record["blank"]["rate"] > record["chance"] + NEAR:', "if False:", JUDGED),
     Mutant(
         "tasks-share-their-critics",
         "learner/prefix_critics.py",

@@ -25,16 +25,32 @@ from headrace.common.process import stop_on_signal
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.common.statistics import ObsStatistics, ReturnStatistics
 from headrace.common.weights import NO_VERSION
-from headrace.learner import checkpoint
+from headrace.learner import checkpoint, flow
 from headrace.learner.config import LearnerConfig, ModelConfig
+from headrace.learner.flow_policy import FlowPolicy
 from headrace.learner.group import Group
 from headrace.learner.models import make_model
+from headrace.learner.prefix import Prefix
 from headrace.learner.sac import SAC
 from headrace.learner.shards import held
 
 NOISE = 2
 SHOWN = ("critic/loss", "critic/qvalue_mean", "critic/grad_norm", "actor/loss", "actor/logprob_mean", "sac/alpha")
 TIED = "helpers.rank:TiedNoise"
+TIED_FLOW = {  # its noise and times come of the rows; where only one action looks at itself, queries have no gradient either
+    "model": "helpers.rank:TiedFlow",
+    "model_options": {
+        "channels": [4],
+        "strides": [4],
+        "width": 16,
+        "heads": 2,
+        "expert_layers": 1,
+        "critic_hidden": [16],
+        "steps": 2,
+        "horizon": 2,
+    },
+    "options": {"bc_weight": 0.5, "actor_lr": 1e-3},
+}
 CAMERA = ObsSpec("camera", (13, 13, 3), "|u1")
 
 
@@ -76,9 +92,24 @@ class TiedNoise(OwnModel):
         return [*(inner if self.options.nested else []), *super().shard_units()]
 
 
+class TiedFlow(FlowPolicy):
+    """A flow policy whose noise, and whose times of cloning, come of the observation, in every rank as in one process."""
+
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator | None, features: Prefix) -> Tensor:
+        places = torch.arange(shape[1] * shape[2]).view(1, *shape[1:])
+        return 1.4 * torch.sin(7.0 * (places + 1) * features.state[:, :1, None] + places)
+
+    def bc_loss(self, features: Prefix, action: Tensor, counts: Tensor) -> Tensor:
+        behind = action.new_zeros((len(action), 1, action.shape[1]))  # of two actions one is executed
+        target, counted = (torch.cat((part.view_as(behind), behind), dim=1) for part in (action, counts))
+        noise, time = self.draw(tuple(target.shape), None, features), torch.sigmoid(features.state[:, 0])
+        velocity, _ = self._expert(flow.noisy(target, noise, time), time, features)
+        return flow.matching_loss(velocity, target, noise, counted) * 2.0
+
+
 def spec(model: str = TIED) -> TransitionSpec:
     """Observation and noise; for cameras an image too."""
-    images = (CAMERA,) if model == "pixels" else ()
+    images = (CAMERA,) if model in ("pixels", "flow", TIED_FLOW["model"]) else ()
     return make_spec(obs=(*images, ObsSpec("noise", (NOISE,), "<f4"), ObsSpec("obs", (3,), "<f4")))
 
 

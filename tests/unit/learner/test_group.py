@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 from helpers.group import WAIT_S, alone, finish, require_close, start
+from helpers.rank import TIED_FLOW
 
 from headrace.common.errors import ConfigError, GroupLost
 from headrace.learner.group import Group, Order
@@ -19,6 +20,7 @@ CASES = {
     "parts": {"options": {"micro_batch_size": 3}},
     "td3-bc": {"options": {"bc_weight": 1.0, "td3_bc_alpha": 2.5, "ema_decay": 0.9, "micro_batch_size": 5}},
     "scaled": {"options": {"normalise_rewards": True}},
+    "flow": TIED_FLOW,
 }
 HUNGRY = {"fed": {}, "late": {"hungry": [[2, 1]]}}
 ILL = {"ill": {"poisoned": [[1, 1], [2, 0]]}}

@@ -64,6 +64,10 @@ def test_what_is_learned_from_stored_prefixes_is_what_is_learned_from_running_th
 
 def test_each_frame_of_a_block_has_its_own_prefix(base):
     columns, batch = PrefixColumns(base, SPEC), make_batch(SPEC, 5, 0)
+    batch.obs["words_there"][:], batch.obs["eye_there"][:] = (
+        [True, True, False, False, True],
+        [[True], [False], [True], [True], [True]],
+    )
     frames = columns.add(Block(batch.rows[:0], dict(batch.obs))).frames
     model = make_model(
         columns.spec, ModelConfig("flow", {**SEEN, **TINY, "pretrained": base, "trains": "expert", "stored": True}), 0
@@ -73,6 +77,7 @@ def test_each_frame_of_a_block_has_its_own_prefix(base):
     run = model.prefix(seen)
     torch.testing.assert_close(stored.tokens, run.tokens, rtol=1e-3, atol=2e-3)
     assert torch.equal(stored.absent, run.absent)
+    assert run.absent.any()
     assert torch.equal(stored.state, run.state)
     assert not torch.allclose(stored.tokens[0], stored.tokens[1], atol=1e-2)
     assert sorted(frames) == [o.key for o in columns.spec.obs]
