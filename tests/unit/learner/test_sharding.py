@@ -23,7 +23,7 @@ CASES = {
     "tied-flow": TIED_FLOW,
 }
 MLP = {"hidden": [16, 16]}
-FLOW = {"channels": [4], "strides": [2], "width": 16, "heads": 2, "expert_layers": 1, "critic_hidden": [16], "steps": 2}
+FLOW = {**TIED_FLOW["model_options"], "strides": [2]}
 CAMERA = {"channels": [4], "strides": [2], "projection": 6, "hidden": [8], "shift": 1}
 NOISY = {  # the noise is of each rank's own, so they are compared with a group of the same size
     "mlp": {"model": "mlp", "model_options": MLP},
