@@ -101,7 +101,7 @@ INPUT = (
         "policies-of-any-values",
         "common/weights.py",
         '        check_plain(head["policy"], MAX_POLICY_ELEMENTS)\n',
-        "",
+        "        pass\n",
         LYING,
     ),
     Mutant("numbers-that-overflow", "common/weights.py", "ValueError, ArithmeticError, msgpack", "ValueError, msgpack", LYING),
