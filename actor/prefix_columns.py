@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 
 from headrace.actor.torch_policy import TorchPolicy
 from headrace.common.block import Block
@@ -20,6 +20,7 @@ from headrace.common.exported import inputs_of, read_export
 from headrace.common.prefix_columns import names_of
 from headrace.common.specs import ObsSpec, TransitionSpec
 
+Array = np.ndarray[Any, Any]
 LOG = logging.getLogger(__name__)
 KEY = "window.prefix"
 
@@ -48,7 +49,7 @@ class PrefixColumns:
         here = {o.key: o for o in spec.obs}
         if missing := [key for key in inputs_of(own) if key not in here]:
             raise SpecError(f"{KEY}: the policy of {directory} sees {', '.join(missing)}; here are {', '.join(here)}")
-        self._model, self._keys, self._device = TorchPolicy(weights, own, device).model, inputs_of(own), device
+        self._policy, self._keys = TorchPolicy(weights, own, device), inputs_of(own)
         self._names = names_of(weights.digest())
         tokens, absent = self._see({key: np.zeros((1, *here[key].shape), here[key].dtype) for key in self._keys})
         columns = [
@@ -63,13 +64,8 @@ class PrefixColumns:
         frames = {**block.frames, **dict(zip(self._names, found, strict=True))}
         return replace(block, frames={o.key: frames[o.key] for o in self.spec.obs})
 
-    @torch.inference_mode()
-    def _see(self, obs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        features = self._model.sac_state_features(
-            {key: torch.tensor(v, device=self._device) for key, v in obs.items()}, "actor"
-        )
-        if not all(hasattr(features, name) for name in ("tokens", "absent")):
-            raise ConfigError(
-                f"{KEY}: the features of a {type(self._model).__name__} are no prefix; name an export of a flow policy"
-            )
-        return features.tokens.half().view(torch.int16).cpu().numpy(), features.absent.to(torch.uint8).cpu().numpy()
+    def _see(self, obs: dict[str, Array]) -> tuple[Array, Array]:
+        try:
+            return self._policy.prefix(obs)
+        except SpecError as error:
+            raise ConfigError(f"{KEY}: {error}; name an export of a flow policy") from error

@@ -137,6 +137,18 @@ class TorchPolicy:
         unit, latent = self._decide(self._inputs(obs), _generator(rng, self._device), False)
         return Decided(self._place(unit), latent.float().cpu().numpy())
 
+    @torch.inference_mode()
+    def prefix(self, obs: Mapping[str, Array]) -> tuple[Array, Array]:
+        """What a policy with a prefix makes of n observations: tokens ``(n, T, E)``, float16 as <i2, and which are absent.
+
+        Raises:
+            SpecError: its features are no prefix.
+        """
+        features = self.model.sac_state_features(self._inputs(obs), "actor")
+        if not all(hasattr(features, name) for name in ("tokens", "absent")):
+            raise SpecError(f"the features of a {type(self.model).__name__} are no prefix")
+        return features.tokens.half().view(torch.int16).cpu().numpy(), features.absent.to(torch.uint8).cpu().numpy()
+
     def mode(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The mode of the policy in [-1, 1], ``(L, D)``, at observations as in :meth:`act`; can be traced if the model can."""
         return self._decide(obs, None, True)[0].float()
