@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from headrace.actor.torch_policy import TorchPolicy
 from headrace.common.block import Block
 from headrace.common.errors import CheckpointError, ConfigError, SpecError
 from headrace.common.exported import inputs_of, read_export
@@ -42,6 +41,8 @@ class PrefixColumns:
     """
 
     def __init__(self, directory: str, spec: TransitionSpec, device: str = "cpu") -> None:
+        from headrace.actor.torch_policy import TorchPolicy  # a robot without torch has no such columns
+
         try:
             weights, own = read_export(Path(directory).expanduser())
         except CheckpointError as error:
