@@ -6,7 +6,8 @@ from campaign.planting import Mutant
 
 TESTS = ("tests/unit/benchmarks/test_pool_trials.py",)
 STALLING, DAMAGING = "benchmarks/campaign/stalling.py", "benchmarks/campaign/damaging.py"
-PROCESSES = ("tests/unit/benchmarks/test_powercut.py", "tests/unit/benchmarks/test_process.py")
+DEAF = "tests/unit/benchmarks/test_powercut.py::test_a_disk_that_does_not_answer_is_ended_with_its_machine"
+IN_VAIN = "tests/unit/benchmarks/test_powercut.py::test_a_wait_in_vain_says_what_was_seen"
 
 TRIALS = (
     Mutant(
@@ -29,20 +30,20 @@ TRIALS = (
         "benchmarks/campaign/machine.py",
         "self.close()  # a disk that comes up later",
         "pass  # a disk that comes up later",
-        PROCESSES[:1],
+        (DEAF,),
     ),
     Mutant(
         "a-wait-in-vain-says-nothing",
         "benchmarks/campaign/target.py",
         'if lines else "nobody wrote to the log"',
         'if lines else ""',
-        PROCESSES[:1],
+        (IN_VAIN,),
     ),
     Mutant(
         "a-failed-process-ends-a-script-with-a-traceback",
         "benchmarks/campaign/process.py",
         "except (ProcessFailed, Unable) as error:",
         "except () as error:",
-        PROCESSES[1:],
+        ("tests/unit/benchmarks/test_process.py",),
     ),
 )
