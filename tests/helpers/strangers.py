@@ -27,23 +27,29 @@ def dial(endpoint: str, data: bytes = b"") -> socket.socket:
 def join(endpoint: str) -> socket.socket:
     """A connection that ZeroMQ takes for a peer's."""
     made = dial(endpoint, GREETING)
-    taken = b""
-    while len(taken) < len(GREETING):
-        more = made.recv(len(GREETING) - len(taken))
-        if not more:
-            raise ConnectionError("no greeting")
-        taken += more
+    exactly(made, len(GREETING))
     made.sendall(READY)
     return made
+
+
+def exactly(peer: socket.socket, size: int) -> bytes:
+    """So many bytes. A socket with a timeout does not wait for all of them by itself, whatever its flags say."""
+    taken = b""
+    while len(taken) < size:
+        more = peer.recv(size - len(taken))
+        if not more:
+            raise ConnectionError(f"hung up after {len(taken)} of {size} bytes")
+        taken += more
+    return taken
 
 
 def answer(peer: socket.socket) -> None:
     """Be the ROUTER that a DEALER has dialled."""
     peer.sendall(GREETING[:32] + b"\x01" + GREETING[33:])
-    peer.recv(len(GREETING), socket.MSG_WAITALL)
+    exactly(peer, len(GREETING))
     peer.sendall(READY.replace(b"DEALER", b"ROUTER"))
-    _, length = peer.recv(2, socket.MSG_WAITALL)
-    peer.recv(length, socket.MSG_WAITALL)
+    _, length = exactly(peer, 2)
+    exactly(peer, length)
 
 
 def flood(endpoint: str, frame_bytes: int, seconds: float) -> int:

@@ -86,7 +86,7 @@ def test_who_hangs_up_dials_anew_and_begins_with_a_whole_message(server):
     assert connection.line is not first
     with taken(server) as peer:
         send(connection, [b"hello"])
-        assert peer.recv(7, socket.MSG_WAITALL) == b"\x00\x05hello"
+        assert strangers.exactly(peer, 7) == b"\x00\x05hello"
         assert connection.line.quiet_s() < 10
         connection.close(0.0)
         assert peer.recv(1) == b""
@@ -97,7 +97,7 @@ def test_what_was_sent_leaves_before_the_end_and_a_deaf_peer_is_not_waited_for(s
     with taken(server) as peer:
         send(connection, [b"goodbye"])
         connection.close(10.0)
-        assert peer.recv(9, socket.MSG_WAITALL) == b"\x00\x07goodbye"
+        assert strangers.exactly(peer, 9) == b"\x00\x07goodbye"
     connection = dialled(server)
     with taken(server):
         send(connection, LONG)

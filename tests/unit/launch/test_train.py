@@ -240,7 +240,7 @@ def test_only_what_is_a_pool_is_brought_home(place, capsys, files, copied):
     pool.mkdir(parents=True)
     for name in files:
         (pool / name).write_text("7")
-    runner._Job(config, run, None)._bring_home(pool, False)
+    runner._Job(config, run, None)._bring_home(pool, run.pool, False)
     assert not pool.exists()
     assert run.pool.exists() == ("copying the pool" in capsys.readouterr().err) == copied
 
