@@ -9,6 +9,7 @@ from helpers.lane_rows import cpu_only, lane_spec, prove_pool
 
 from headrace.buffer import SACReplayPool, export_pool, import_pool, manifest, transfer
 from headrace.buffer.view import PoolView
+from headrace.common.errors import PoolError
 
 WRITER = """
 import sys
@@ -33,6 +34,17 @@ def wait_for_more(view):
         time.sleep(0.0005)
 
 
+def exported(view, out):
+    """An export; one that the writer has overtaken from its first row to its last, on a machine without time for it, again."""
+    for _ in range(20):
+        try:
+            return export_pool(view, out, progress=lambda *_: wait_for_more(view))
+        except PoolError as error:
+            if "all 4000 rows were discarded, or evicted before they could be read" not in str(error) or out.exists():
+                raise
+    raise AssertionError("overtaken 20 times")
+
+
 def test_export_beside_a_writer_at_full_rate(tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "SHARD_BYTES", 1)  # many small gathers, so that rows go in between
     words = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{WRITER}", str(tmp_path / "pool")]
@@ -43,7 +55,7 @@ def test_export_beside_a_writer_at_full_rate(tmp_path, monkeypatch):
         for i in range(3):
             out = tmp_path / f"out-{i}"
             with PoolView(tmp_path / "pool") as view:
-                done = export_pool(view, out, progress=lambda *_: wait_for_more(view))
+                done = exported(view, out)
             again = SACReplayPool.like(manifest.read(out))
             assert import_pool(out, again).rows == done.rows
             prove_pool(again)

@@ -38,7 +38,7 @@ def start(success=False, lengths=(2, 4)):
     spec = make_spec(env, WindowConfig())
     uplink = Uplink(spec, Outbox(Memory(1 << 20)), 1 << 20)
     player = ActorSettings("", "e", env, WindowConfig(), ActorConfig(), NetworkConfig(), 0)
-    here = Joined(spec, uplink, Link(), Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30), threading.Event())
+    here = Joined(spec, lambda block: block, uplink, Link(), Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 30), threading.Event())
     return evaluator.EvaluatorSettings(player, 100, 4), here
 
 
