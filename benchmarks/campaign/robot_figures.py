@@ -12,6 +12,7 @@ import numpy as np
 
 from campaign.records import Record
 from campaign.robot_course import PERIODS
+from headrace.common.specs import OUTCOME_SUCCESS
 from headrace.launch.chaos.robot_log import RobotLog
 
 WINDOW = 50  # episodes of one point of the curve
@@ -26,7 +27,7 @@ def episodes_of(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
         episode = found.setdefault((int(row["stream"]), int(row["episode"])), [0, 0, 0])
         episode[0] += 1
         episode[1] += "human" in row["source"]
-        episode[2] = int(row["outcome"] == "success")
+        episode[2] = int(row["outcome"] == OUTCOME_SUCCESS)
     return list(found.values())
 
 

@@ -86,7 +86,7 @@ def draw_robot(lines: Records, out: Path) -> bool:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for number, record in enumerate(own):
-        steps, alone, human = np.array(record["curve"]).T
+        steps, alone, human = np.array(record["curve"], np.float64).T  # None is NaN: not known
         axes.plot(steps, alone, color=f"C{number}", label=f"{_name(record)}: success without help, of 50 episodes")
         axes.plot(steps, human, color=f"C{number}", ls=":", label=f"{_name(record)}: share of human steps")
         axes.scatter([record["env_steps"]], [record["policy"]["success"]], color=f"C{number}", s=18, label="final exam")

@@ -8,10 +8,11 @@ from campaign.robot_course import Wound, safe_ms
 from campaign.robot_figures import WINDOW, conserved, curve_of, episodes_of, off_period_ms, problems, unbalanced
 from campaign.robot_table import robot_line, robot_section
 
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS
 from headrace.launch.chaos.robot_log import RobotLog
 
 
-def row(episode, seq, source="policy", outcome="success", stream=1):
+def row(episode, seq, source="policy", outcome=OUTCOME_SUCCESS, stream=1):
     return {"stream": stream, "seq": seq, "episode": episode, "source": (source,), "outcome": outcome}
 
 
@@ -42,7 +43,7 @@ def hurt(**changes):
 
 
 def test_episodes_are_counted_in_their_order_and_a_curve_counts_those_without_help():
-    rows = [row(0, 1), row(0, 2), row(1, 3, "human"), row(1, 4), row(2, 5, outcome="failure"), row(0, 1, stream=2)]
+    rows = [row(0, 1), row(0, 2), row(1, 3, "human"), row(1, 4), row(2, 5, outcome=OUTCOME_FAILURE), row(0, 1, stream=2)]
     assert episodes_of(rows) == [[2, 0, 1], [2, 1, 1], [1, 0, 0], [1, 0, 1]]
     episodes = [[4, 0, 1]] * 20 + [[4, 2, 1]] * 20 + [[4, 0, 0]] * 10 + [[9, 0, 1]] * (WINDOW + 7)
     assert curve_of(episodes) == [[200, 0.4, 0.2], [650, 1.0, 0.0]]
