@@ -15,6 +15,7 @@ from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
 from headrace.buffer.home import Home, as_extra, as_layout
+from headrace.buffer.ledger import Ledger
 from headrace.buffer.past import as_past
 from headrace.buffer.pinned import DemoCapture, Origin, Pinned, require_same
 from headrace.buffer.plain import ACTOR, FRAMES, STREAM, PlainLayout, flatten
@@ -276,10 +277,9 @@ class SACReplayPool(RowPool):
         body, arrays = as_past(state, state["arrays"])
         with self._lock:
             self._check_not_closed()
-            self._plain = self._plain or as_layout(state)
             spec = self.spec or TransitionSpec.from_dict(state["spec"])
             contents = Contents.of_snapshot(spec, body, arrays)
-            self._restore(spec, contents)
+            self._restore(spec, contents, self._plain or as_layout(state))
 
     @classmethod
     def from_path(
@@ -384,20 +384,20 @@ class SACReplayPool(RowPool):
                 told = state.get("returns") if self._returns is not None else None
                 if told is not None:
                     Returns.check_state(told)
-                self._plain = plain if self._store is None else self._plain or plain
+                plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
-                self._restore(spec, contents)
+                self._restore(spec, contents, plain)
                 self._sampling.set_state(state["sampler"])
                 if self._returns is not None and told is not None:
                     self._returns.set_state(told)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 
-    def _restore(self, spec: TransitionSpec, contents: Contents) -> None:
+    def _restore(self, spec: TransitionSpec, contents: Contents, plain: PlainLayout | None) -> None:
         self._home.require_ours()
         contents.require_sound(spec)
-        store = self._store or self._create(spec, self._plain)
-        store.ledger.require(len(contents.entries))
+        Ledger(self.config.max_actors).require(len(contents.entries))
+        store, self._plain = self._store or self._create(spec, plain), plain
         try:
             store.restore(contents)
         except BaseException:  # such as KeyboardInterrupt: neither what it held nor what it was to hold is whole

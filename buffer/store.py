@@ -373,13 +373,8 @@ class Store:
         }
 
     def restore(self, contents: Contents) -> None:
-        """Hold the newest rows of ``contents`` in place of everything.
-
-        Raises:
-            ConfigError: more actors than ``max_actors``.
-        """
+        """Hold the newest rows of ``contents`` in place of everything; the ledger has places for its actors."""
         numbers = contents.numbers
-        self.ledger.require(len(contents.entries))
         self.header[Field.RESTORING] = 1
         self.sync()
         self.segment.restore(contents.rows, contents.frames, numbers)

@@ -10,7 +10,7 @@ import pytest
 from helpers.lane_rows import Lane, lane_spec, prove_pool
 
 from headrace.buffer import PoolConfig, SACReplayPool, export_pool
-from headrace.common.errors import ArgumentError, PoolDamaged, PoolError, SpecError
+from headrace.common.errors import ArgumentError, ConfigError, PoolDamaged, PoolError, SpecError
 
 SPEC = lane_spec(image=2)
 ROWS = 20
@@ -101,6 +101,32 @@ def test_a_state_that_no_pool_can_have_had_is_refused_by_name_and_changes_nothin
     if on_disk:
         with SACReplayPool(64, path=tmp_path / "pool") as again:
             assert len(again) == ROWS
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "files"])
+def test_a_state_of_more_actors_than_there_are_places_changes_nothing(on_disk, tmp_path):
+    many = filled()
+    many.insert(Lane(SPEC, 1).block(10), "arm-1", 1, 1)
+    with SACReplayPool(64, spec=SPEC, config=PoolConfig(max_actors=1), path=tmp_path if on_disk else None) as pool:
+        pool.insert(Lane(SPEC, 2).block(10), "arm-2", 1, 1)
+        before = list(pool.dump())
+        with pytest.raises(ConfigError, match="max_actors: 1, but 2 actors are stored"):
+            pool.set_state(many.get_state())
+        assert list(pool.dump()) == before
+        assert pool.check_valid() == (True, "")
+
+
+def test_a_refused_state_fixes_nothing_of_an_empty_pool():
+    t = np.arange(4, dtype=np.float32)
+    plain = {"state": t, "action": t, "reward": t, "next_state": t + 1, "done": t > 2}
+    other, pool = SACReplayPool(64), SACReplayPool(64)
+    other.add_batch({**plain, "colour": t})
+    state = other.get_state()
+    array("outcome.npy", every(255))(state)
+    with pytest.raises(PoolDamaged, match="outcome"):
+        pool.set_state(state)
+    pool.add_batch(plain)  # without the key that the other's first batch had
+    assert sorted(pool.sample_batch(2)) == sorted(plain)
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "files"])
