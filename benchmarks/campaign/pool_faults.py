@@ -46,6 +46,13 @@ POOL = (
         "{name: getattr(label, name) for",
         "arguments",
     ),
+    planted(
+        "states-of-any-number-of-actors",
+        "pool",
+        "        Ledger(self.config.max_actors).require(len(contents.entries))\n",
+        "",
+        "unsound_state",
+    ),
     planted("states-come-in-unjudged", "pool", "        contents.require_sound(spec)\n", "", "unsound_state"),
     planted(
         "states-with-any-ledger", "contents", "                if not known:\n", "                if False:\n", "unsound_state"
