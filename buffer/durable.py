@@ -154,7 +154,7 @@ class Durable:
         without = {column_file(name) for name in OPTIONAL_COLUMNS}  # derived values, changed all over the file
         self._data = [os.open(p, os.O_RDONLY) for p in sorted(files.folder.glob("*.npy")) if p.name not in without]
         self._row_slots, self._frame_slots = len(files.rows), len(next(iter(files.frames.values())))
-        self._tail = self._first_frame = 0
+        self._head = self._tail = self._first_frame = 0
 
     def save(self, header: Header, payload: bytes, first_frame: int) -> None:
         """Put everything committed so far on disk, and then the record of it.
@@ -176,7 +176,11 @@ class Durable:
                 self._making.rename(self._path)
                 manifest.sync_directory(self._path.parent)
                 self._making = None
-        self._tail, self._first_frame = header.tail, first_frame
+        self._head, self._tail, self._first_frame = header.head, header.tail, first_frame
+
+    def holds(self, id_: int) -> bool:
+        """Whether the last record speaks of the row ``id_``."""
+        return id_ < self._head
 
     def has_room(self, head: int, frame_head: int) -> bool:
         """Whether rings written up to these ids leave every row and frame of the last record alone."""

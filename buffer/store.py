@@ -270,6 +270,8 @@ class Store:
         return done
 
     def _amending(self, ids: Array, rows: Array) -> None:
+        if self._durable is not None and not self._durable.holds(int(ids[-1])):
+            self.sync()  # or the label's counts, in the journal, would speak of rows that a cut takes and their writer resends
         for capture in self.captures:
             capture.amending(ids, rows)
 

@@ -365,6 +365,7 @@ POOL = (
         "            pass\n",
         "worker",
     ),
+    planted("label-journalled-before-its-rows", "durable", "return id_ < self._head", "return True", "durable"),
     planted(
         "failed-sync-forgotten",
         "durable",

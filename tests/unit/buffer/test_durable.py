@@ -140,6 +140,38 @@ def test_a_power_cut_loses_no_acknowledged_row(tmp_path, monkeypatch, another_bo
         again.close()
 
 
+def test_a_discarded_row_that_a_cut_took_and_its_writer_sent_again_is_counted_once(tmp_path, monkeypatch, another_boot):
+    disk = Disk(tmp_path / "pool", monkeypatch, 1)
+    lane = Lane(SPEC, 1)
+    blocks = [lane.block(5) for _ in range(3)]
+    pool = open_pool(tmp_path / "pool")
+    pool.insert(blocks[0], "a", 1, 1)
+    pool.insert(blocks[1], "a", 1, 6)
+    pool.sync()
+    pool.insert(blocks[2], "a", 1, 11)
+    disk.images.clear()
+    write = journal.Journal.write
+
+    def cut_after(record, serial, data):
+        write(record, serial, data)
+        for _ in range(4):
+            disk.cut()
+
+    monkeypatch.setattr(journal.Journal, "write", cut_after)
+    pool.discard("a", 1, 6, 15)
+    die(pool)
+    monkeypatch.undo()
+    another_boot()
+    assert len(disk.images) >= 4
+    for image, *_ in disk.images:
+        with open_pool(image) as again:
+            again.insert(blocks[2], "a", 1, 11)
+            again.discard("a", 1, 6, 15)
+            counters = again.counters()
+            assert (counters["rows_discarded"], counters["rows_live"], counters["rows_accepted"]) == (10, 5, 15)
+            prove_pool(again)
+
+
 def test_a_cut_while_a_snapshot_is_loaded_leaves_an_empty_pool(tmp_path, monkeypatch, another_boot):
     source = SACReplayPool(40, spec=SPEC)
     source.insert(Lane(SPEC, 1).block(30), "a", 1, 1)
