@@ -9,7 +9,8 @@
 
 What it measures, each run judged by a deterministic evaluation in an environment of its own:
 - ``pendulum-*`` (10,000 env steps, 5 seeds) and ``halfcheetah-*`` (HalfCheetah-v4, 50,000; 5 seeds, ``sync`` 3) in asynchronous
-  mode (processes) and synchronous mode (one process).
+  mode (processes) and synchronous mode (one process); ``*-bf16``: asynchronous with ``learner.precision: bf16``, under the same
+  bars (3 seeds of HalfCheetah; only on a processor that multiplies bfloat16).
 - ``halfcheetah-100k``: 100,000 env steps, 3 seeds; ``halfcheetah-100k-crossq``: the same with examples/presets/crossq.yaml.
 - ``*-sb3``: stable-baselines3 at the settings of the ``*-async`` gate of that name, so far as it takes them: 5 seeds of
   HalfCheetah-v4, and 3 of Hopper-v4 and Walker2d-v4 at 30,000, which are reported and not judged.

@@ -26,6 +26,7 @@ from campaign.pool_faults import POOL
 from campaign.promise_faults import PROMISES
 from campaign.robot_faults import ROBOTS
 from campaign.role_faults import ROLES
+from campaign.rule_faults import RULES
 from campaign.shard_faults import SHARDS
 from campaign.steering_faults import STEERING
 from campaign.trial_faults import TRIALS
@@ -58,6 +59,7 @@ MUTANTS = {
         *PROMISES,
         *ROBOTS,
         *ROLES,
+        *RULES,
         *SHARDS,
         *STEERING,
         *TRIALS,

@@ -7,6 +7,7 @@ worst of ten reference seeds has 3463 at 50,000 and 4986 at 100,000, and their m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from campaign.comparison import EQUAL, NOT_BELOW, Comparison
@@ -17,20 +18,24 @@ ASYNC_SHARE = 0.85  # of the synchronous mean that the asynchronous one must rea
 PEER_SHARE = 0.9  # of the mean of stable-baselines3 that ours must reach
 POINTS = 25  # of a curve
 THREE, FIVE = (0, 1, 2), (0, 1, 2, 3, 4)
+NO_WORDS: Mapping[str, Any] = {}
+BF16 = {"learner.precision": "bf16"}
 REACH, PIXELS = "examples.envs.reach:Reach", "examples.envs.pixel_reach:PixelReach"
 
 
-def _pendulum(mode: str) -> Gate:
+def _pendulum(name: str, mode: str, **rest: Any) -> Gate:
     marks = (2_500, 5_000, 10_000)
     bars = Bars(each=-200.0)
-    return Gate(f"pendulum-{mode}", "Pendulum-v1", "pendulum.yaml", mode, FIVE, 10_000, 20, marks, bars, deadline_s=1800)
+    return Gate(name, "Pendulum-v1", "pendulum.yaml", mode, FIVE, 10_000, 20, marks, bars, deadline_s=1800, **rest)
 
 
-def _mujoco(name: str, mode: str, seeds: tuple[int, ...], env_steps: int, bars: Bars, **rest: Any) -> Gate:
+def _mujoco(
+    name: str, mode: str, seeds: tuple[int, ...], env_steps: int, bars: Bars, words: Mapping[str, Any] = NO_WORDS, **rest: Any
+) -> Gate:
     """All with the settings of the one example, which are those of the published runs as far as these tell."""
     marks = (*(mark for mark in (16_000, 33_000, 50_000) if mark < env_steps), env_steps)
     env = {"halfcheetah": "HalfCheetah-v4", "hopper": "Hopper-v4", "walker2d": "Walker2d-v4"}[name.partition("-")[0]]
-    words = {"eval.every": env_steps // POINTS}
+    words = {"eval.every": env_steps // POINTS, **words}
     return Gate(name, env, "halfcheetah_v4.yaml", mode, seeds, env_steps, 10, marks, bars, words=words, **rest)
 
 
@@ -41,10 +46,12 @@ def _reach(name: str, env: str, example: str, bars: Bars, env_steps: int, **rest
 
 _CHEETAH, _NOTHING = Bars(each=2500.0, mean=3460.0), Bars()
 _GATES = (
-    _pendulum(ASYNC),
-    _pendulum(SYNC),
+    _pendulum("pendulum-async", ASYNC),
+    _pendulum("pendulum-sync", SYNC),
+    _pendulum("pendulum-bf16", ASYNC, words=BF16),
     _mujoco("halfcheetah-async", ASYNC, FIVE, 50_000, _CHEETAH),
     _mujoco("halfcheetah-sync", SYNC, THREE, 50_000, _CHEETAH),
+    _mujoco("halfcheetah-bf16", ASYNC, THREE, 50_000, _CHEETAH, words=BF16),
     _mujoco("halfcheetah-sb3", SB3, FIVE, 50_000, _NOTHING),
     _mujoco("halfcheetah-100k", ASYNC, THREE, 100_000, Bars(mean=4980.0, stretch=6150.0)),
     _mujoco("halfcheetah-100k-crossq", ASYNC, THREE, 100_000, _NOTHING, preset="crossq.yaml"),
@@ -67,6 +74,8 @@ def _compared(name: str, ours: str, theirs: str, *asked: Any) -> Comparison:
 _COMPARISONS = (
     _compared("pendulum: async = sync", "pendulum-async", "pendulum-sync", ASYNC_SHARE, EQUAL),
     _compared("halfcheetah: async = sync", "halfcheetah-async", "halfcheetah-sync", ASYNC_SHARE, EQUAL),
+    _compared("pendulum: bf16 >= fp32", "pendulum-bf16", "pendulum-async", None, NOT_BELOW),
+    _compared("halfcheetah: bf16 >= fp32", "halfcheetah-bf16", "halfcheetah-async", None, NOT_BELOW),
     _compared("halfcheetah: async >= sb3", "halfcheetah-async", "halfcheetah-sb3", PEER_SHARE, NOT_BELOW, True),
     _compared("hopper: async beside sb3", "hopper-async", "hopper-sb3", None, "", True),
     _compared("walker2d: async beside sb3", "walker2d-async", "walker2d-sb3", None, "", True),
@@ -75,8 +84,8 @@ _COMPARISONS = (
 COMPARISONS = {comparison.name: comparison for comparison in _COMPARISONS}
 
 PICTURES = {
-    "pendulum": ("pendulum-async", "pendulum-sync"),
-    "halfcheetah": ("halfcheetah-async", "halfcheetah-sync", "halfcheetah-sb3"),
+    "pendulum": ("pendulum-async", "pendulum-sync", "pendulum-bf16"),
+    "halfcheetah": ("halfcheetah-async", "halfcheetah-sync", "halfcheetah-sb3", "halfcheetah-bf16"),
     "halfcheetah-100k": ("halfcheetah-100k", "halfcheetah-100k-crossq"),
     "hopper": ("hopper-async", "hopper-sb3"),
     "walker2d": ("walker2d-async", "walker2d-sb3"),

@@ -55,6 +55,15 @@ def test_the_sparse_task_differs_in_its_demonstrations_alone():
         assert ours["pacing"][key] == plain["pacing"][key]
 
 
+@pytest.mark.parametrize("name", ["pendulum", "halfcheetah"])
+def test_bfloat16_is_judged_by_the_same_bars_and_differs_in_nothing_else(name):
+    narrow, plain = GATES[f"{name}-bf16"], GATES[f"{name}-async"]
+    assert (narrow.bars, narrow.marks, narrow.episodes) == (plain.bars, plain.marks, plain.episodes)
+    ours, theirs = (learning.settings(gate, 0) for gate in (narrow, plain))
+    assert (ours["learner"].pop("precision"), theirs["learner"].pop("precision")) == ("bf16", "fp32")
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("name", [name for name, comparison in COMPARISONS.items() if comparison.same_settings])
 def test_a_peer_runs_at_the_settings_of_ours(name):
     comparison = COMPARISONS[name]

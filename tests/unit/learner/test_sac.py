@@ -190,6 +190,11 @@ def test_target_moves_by_tau_once_per_update():
         sac.update_target_network()
     for p in sac.model.target_critics.parameters():
         np.testing.assert_allclose(p, np.full(p.shape, 0.394230), atol=1e-6)
+    before = [p.clone() for p in sac.model.target_critics.parameters()]
+    sac.update(make_batch(SPEC))
+    after = zip(before, sac.model.target_critics.parameters(), sac.model.critics.parameters(), strict=True)
+    for was, p, online in after:  # which has stepped before
+        torch.testing.assert_close(p, torch.lerp(was, online, 0.005), rtol=0, atol=0)
 
 
 def test_the_target_is_a_frozen_copy():
