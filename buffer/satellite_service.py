@@ -30,6 +30,7 @@ class SatelliteService(Service):
 
     def __init__(self, *parts: Any, satellite: Satellite, link: Link) -> None:
         self._satellite, self._link = satellite, link
+        self._report_at = 0.0
         super().__init__(*parts)
 
     def begin(self, soon: Callable[[Callable[[float], list[Out]]], None]) -> None:
@@ -90,12 +91,15 @@ class SatelliteService(Service):
         """Move time on; raises what ended the link to the home shard for good."""
         self._link.check()
         out = super().tick(now)
-        self._satellite.report = {
-            "rates": self.watch.rates,
-            "counters": {k: n for k, n in self.totals.counters.items() if n},
-            "actors": len(self.fleet.sessions("actor")),
-            "weights": asdict(self.shelf.version),
-        }
+        if now >= self._report_at:
+            self._report_at = now + self._network.heartbeat_s  # whose heartbeat it goes with
+            self._satellite.report = {
+                "rates": self.watch.rates,
+                "counters": {k: n for k, n in self.totals.counters.items() if n},
+                "actors": len(self.fleet.sessions("actor")),
+                "weights": asdict(self.shelf.version),
+                "part": self.watch.part(self, now),
+            }
         self._tell()
         return out
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.buffer.gathered import of_actors, spread, told_apart
+from headrace.buffer.gathered import COUNT, PART, joined, of_actors, spread, told_apart
 from headrace.buffer.limits import Limits
 from headrace.common.block import Array
 from headrace.common.errors import WireError
@@ -164,10 +164,12 @@ class Watch:
 
     def summary(self, service: Service, now: float) -> dict[str, Any]:
         """The part of the status that the learner writes to the run's metrics."""
-        returns = [r for r, _ in self._returns]
-        actors = {s.id: s for s in service.fleet.sessions("actor")}
-        apart = [self._actor(actors[name], service, now) for name in told_apart(actors)]
-        ages = [self._age(self.record(name).version, service, now) for name in actors]
+        own = self.part(service, now)
+        shards = [told(session) for session in service.fleet.sessions(m.SHARD)]
+        parts = [report["part"] for report in shards if isinstance(report.get("part"), dict)]
+        all_ = joined(own, parts) if parts else {name: own[name] for name in PART if name != COUNT}
+        further = set(all_["actors"]) - set(own["actors"])
+        rates = [told["env_steps_s"] for name, told in all_["actors"].items() if name in further and "env_steps_s" in told]
         return {
             "env_steps": service.env_steps,
             "updates": service.totals.updates,
@@ -176,23 +178,38 @@ class Watch:
             "achieved_ratio": round(service.pacing.achieved_ratio, 5),
             "ratio_alarm": int(bool(service.pacing.alarm)),
             "rows_accepted": service.totals.counters.get("rows_accepted", 0),
-            "pool_rows": service.totals.size,
             **set_metrics(service.totals.sampling),
-            "episodes": self._episodes,
-            "return_mean": as_shown(float(np.mean(returns))) if returns else None,
-            "policy_lag_updates": max((a[0] for a in ages), default=0),
-            "policy_age_s": round(max((a[1] for a in ages), default=0.0), 3),
             "evaluations": len(self._evaluations),
             "evaluation": self._evaluations[-1] if self._evaluations else None,
             "pool_fill": round(service.totals.size / service.totals.info.get("capacity", 1), 5),
+            "memory": process_memory(),
+            "actor_env_steps_s": spread([*self._rates(service), *rates]),
+            **all_,
+        }
+
+    def part(self, service: Service, now: float) -> dict[str, Any]:
+        """This shard's part of what is gathered over all of them; a further one tells it to the home shard."""
+        returns = [r for r, _ in self._returns]
+        actors = {s.id: s for s in service.fleet.sessions("actor")}
+        apart = [self._actor(actors[name], service, now) for name in told_apart(actors)]
+        ages = [self._age(self.record(name).version, service, now) for name in actors]
+        return {
+            "pool_rows": service.totals.size,
+            "episodes": self._episodes,
+            "return_mean": as_shown(float(np.mean(returns))) if returns else None,
+            COUNT: len(returns),
+            "policy_lag_updates": max((a[0] for a in ages), default=0),
+            "policy_age_s": round(max((a[1] for a in ages), default=0.0), 3),
             "rows_lost": service.totals.counters.get("lost_before", 0),
             "rows_rejected": sum(service.rejected.by_reason.values()),
             "messages_refused": sum(service.refused.by_reason.values()),
-            "memory": process_memory(),
             "actors_connected": len(actors),
-            "actor_env_steps_s": spread([round(self.record(name).rate.per_second(), 2) for name in actors]),
             "actors": of_actors(apart),
         }
+
+    def _rates(self, service: Service) -> list[float]:
+        """Env steps a second of each actor here."""
+        return [round(self.record(s.id).rate.per_second(), 2) for s in service.fleet.sessions("actor")]
 
     def status(self, service: Service, now: float) -> dict[str, Any]:
         """The whole status; every value is plain JSON."""
@@ -216,7 +233,7 @@ class Watch:
             "achieved_ratio": summary["achieved_ratio"],
             "target_ratio": pacing.config.ratio,
             "robot_share": {"least": pacing.config.robot_share, "achieved": pacing.quota.achieved},
-            "episodes": self._episodes,
+            "episodes": summary["episodes"],
             "return_mean": summary["return_mean"],
             "policy_lag_updates": summary["policy_lag_updates"],
             "policy_age_s": summary["policy_age_s"],

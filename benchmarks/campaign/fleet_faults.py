@@ -76,6 +76,16 @@ FLEET = (
         "actors-told-in-any-order", "buffer/gathered.py", "sorted(names)[:MOST_ACTORS]", "list(names)[:MOST_ACTORS]", GATHERED
     ),
     Mutant("actors-told-without-end", "buffer/gathered.py", "sorted(names)[:MOST_ACTORS]", "sorted(names)", GATHERED),
+    Mutant("a-shard-tells-no-number", "buffer/gathered.py", " and math.isfinite(value)", "", GATHERED),
+    Mutant("a-shard-tells-what-it-likes", "buffer/gathered.py", "if key in OF_ACTORS and ", "if ", GATHERED),
+    Mutant("a-mean-of-means", "buffer/gathered.py", "_number(part.get(COUNT))) for", "1.0) for", GATHERED),
+    Mutant(
+        "actors-of-further-shards-are-in-no-metrics",
+        "buffer/satellite_service.py",
+        '                "part": self.watch.part(self, now),\n',
+        "",
+        ("tests/protocol/test_shards.py::test_each_shard_is_let_as_far_ahead_as_its_actors_are_many",),
+    ),
     Mutant(
         "welcomes-that-no-disk-took",
         "buffer/service.py",

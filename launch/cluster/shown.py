@@ -62,12 +62,12 @@ def _key_lines(topology: Topology, starts: Sequence[Start]) -> Iterator[str]:
         if host == home:
             continue
         directory, names = _keys_on(topology, host), secrets_of(starts, host)
-        whole = BUFFER in names  # a buffer knows everybody's public half
-        files = f"{keys}/." if whole else shlex.join(f"{keys}/{name}.secret" for name in names)
+        files = shlex.join(f"{keys}/{name}.secret" for name in names)
+        known = f"{shlex.quote(keys)}/*.public " if BUFFER in names else ""  # a buffer knows everybody's public half
         address = topology.hosts[host].address
         remote = f"[{address}]" if ":" in address else address
         yield f"ssh {address} mkdir -p -m 700 {shlex.quote(directory)}"
-        yield f"scp -p {'-r ' if whole else ''}{files} {shlex.quote(f'{remote}:{directory}/')}"
+        yield f"scp -p {known}{files} {shlex.quote(f'{remote}:{directory}/')}"
 
 
 def _keys_on(topology: Topology, host: str) -> str:

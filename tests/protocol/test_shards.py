@@ -100,6 +100,9 @@ def test_each_shard_is_let_as_far_ahead_as_its_actors_are_many(tmp_path):
     mine, theirs = committed(home, *others)
     assert mine + theirs == pytest.approx(160, abs=4)  # a lane holds its newest row back
     assert others[0].pacing.loan.limit - theirs <= 60
+    told = home.service.watch.summary(home.service, home.now)  # the run's one metrics hold the actors of all shards
+    assert (told["actors_connected"], list(told["actors"])) == (3, ["actor-0", "actor-1", "actor-2"])
+    assert told["pool_rows"] == mine + theirs
 
 
 def test_what_a_shard_cannot_use_goes_to_the_others(tmp_path):

@@ -126,7 +126,10 @@ def test_of_several_buffers_each_role_dials_its_own():
     assert secrets(made)["shard"] == ("shard",)
     assert starts["buffer-1"].keys == ("buffer", "shard")
     text = plan_text(made, list(starts.values()))
-    assert "scp -p -r /srv/swing/keys/. 10.0.0.3:/srv/swing/keys/" in text.splitlines()
+    secret = " ".join(f"/srv/swing/keys/{name}.secret" for name in secrets_of(list(starts.values()), "sim"))
+    assert f"scp -p /srv/swing/keys/*.public {secret} 10.0.0.3:/srv/swing/keys/" in text.splitlines()
+    assert "learner" not in secret
+    assert "operator" not in secret
     with pytest.raises(ConfigError, match=r"actors\[1\].shard: 1, but buffers has 0 to 0; nearest valid: 0"):
         lab(actors=actors)
 
