@@ -50,7 +50,7 @@ class Vitals:
 
     Attributes:
         heard: when the actor last heard from its buffer, monotonic seconds.
-        acted_s: how long it has acted by the same weights while a learner owed it newer ones (s).
+        acted_s: how long it has acted by the same weights while newer ones were there or due (s).
     """
 
     heard: float

@@ -42,6 +42,7 @@ class ActorSettings:
     robot: RobotConfig = RobotConfig()
     policy_server: PolicyServerConfig = PolicyServerConfig()
     exporter: Exporter = Exporter()
+    due_steps: int = 0  # of the run, see Uplink
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def joined(
     outbox = open_outbox(stored, settings.actor_id, told)
     uplink = make_uplink(told, outbox, settings.network.fragment_bytes, clock, actor.drain_bytes_per_s)
     uplink.follows = role == "evaluator" or actor.policy != "server"
+    uplink.due_steps = settings.due_steps
     hello = new_hello(role, settings.actor_id, spec=told.to_dict(), lanes=settings.env.lanes, robot=actor.robot)
     link = Link(hello, uplink, settings.endpoint, settings.network, clock)
     stop, reason = stop_on_signal(), ""

@@ -47,7 +47,7 @@ class GuardConfig:
         low=0.001,
     )
     weight_age_s: float = option(
-        600.0, help="longest time to act by the same weights while updates are owed", unit="s", low=0.001
+        600.0, help="longest time to act by the same weights while newer ones are there or due", unit="s", low=0.001
     )
     weight_reaction: str = option("finish_episode", help="to older weights", choices=REACTIONS)
     link_age_s: float = option(10.0, help="longest silence of the buffer", unit="s", low=0.001)

@@ -75,7 +75,7 @@ class Uplink:
     Attributes:
         heard_at: when the buffer said anything last.
         paused: whether people have paused the run, for all that the buffer has said.
-        acted: env steps by the weights that act now, as long as the buffer says that updates are owed.
+        due_steps: env steps of the run behind the newest weights after which pacing and the learner owe newer ones.
     """
 
     def __init__(
@@ -110,7 +110,9 @@ class Uplink:
         self.about: dict[str, Any] = {}  # what heartbeats tell besides
         self.heard = 0  # states of the buffer
         self.heard_at = self._clock.now()
-        self.acted, self._owed = 0, False
+        self._acted, self._owed = 0, False
+        self.due_steps = 0
+        self._newest, self._newest_at = (0, 0), 0  # weights that were announced, and the run's env steps by then
         self._in_step_since: float | None = None
 
     # --- control loop -----------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ class Uplink:
     def executed(self, steps: int) -> None:
         """``steps`` more env steps were executed."""
         self._executed += steps
-        self.acted = self.acted + steps if self._owed else 0
+        self._acted = self.acted + steps if self._owed else 0
 
     @contextlib.contextmanager
     def in_step(self) -> Iterator[None]:
@@ -164,6 +166,11 @@ class Uplink:
             yield
         finally:
             self._in_step_since = None
+
+    @property
+    def acted(self) -> int:
+        """Env steps by the weights that act now since newer ones are there or due; 0 while neither is so."""
+        return self._acted if self._owed else 0
 
     @property
     def steps(self) -> int:
@@ -198,7 +205,7 @@ class Uplink:
 
     def applied(self, version: Version) -> None:
         """The control loop acts on this version now."""
-        self._version, self.acted = version, 0
+        self._version, self._acted = version, 0
 
     def take_words(self) -> list[str]:
         """Words that were said to this actor from elsewhere, and not taken yet."""
@@ -265,7 +272,7 @@ class Uplink:
             if isinstance(message, m.State):
                 self._allowance = Allowance(message.granted, message.random, message.final)
                 self.env_steps, self.heard = message.env_steps, self.heard + 1
-                self._owed, self.paused = message.phase == "training", message.phase == m.PAUSED
+                self._owed, self.paused = self._are_owed(message), message.phase == m.PAUSED
                 if self.follows:
                     self.inbox.fetch.announced(message)
             elif isinstance(message, m.Ack) and message.stream == self._outbox.stream:
@@ -289,6 +296,14 @@ class Uplink:
             elif isinstance(message, m.Stop):
                 self._stop = message
             self._changed.notify_all()
+
+    def _are_owed(self, state: m.State) -> bool:
+        """Whether newer weights than those that act are there, or would be if learner and link were well."""
+        newest = (state.epoch, state.step)
+        if newest != self._newest:
+            self._newest, self._newest_at = newest, state.env_steps
+        behind = newest != (self._version.epoch, self._version.step)
+        return state.phase == "training" and (behind or state.env_steps - self._newest_at >= self.due_steps)
 
     def outgoing(self, room: int) -> Iterable[Parts]:
         """Requests and events first, then blocks while there is room, and each label as soon as its rows were sent."""

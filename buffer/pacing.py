@@ -84,6 +84,10 @@ class PacingConfig:
         """Whether the run has an online phase."""
         return self.env_steps > 0 or self.offline_updates == 0
 
+    def steps_for(self, updates: int) -> int:
+        """Env steps that allow so many more updates; 0 where the learner does not wait for any."""
+        return math.ceil(updates / self.ratio) if self.hold_learner and self.ratio > 0 else 0
+
 
 @dataclass
 class _Account:

@@ -167,7 +167,8 @@ def _player(config: RunConfig, endpoint: str, identity: str, exporter: Exporter)
 
     require_device(config.actor.device)
     parts = config.env, config.window, config.actor, config.network, config.seed, config.robot, config.policy_server
-    return ActorSettings(endpoint, identity, *parts, exporter)
+    due_steps = config.pacing.steps_for(config.learner.publish_every_updates)
+    return ActorSettings(endpoint, identity, *parts, exporter, due_steps)
 
 
 def _exporter(config: RunConfig, run: RunDir | None, role: str, identity: str) -> Exporter:

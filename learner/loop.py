@@ -143,11 +143,10 @@ class LearnerLoop:
                     break
                 self._group.order(Order.WAIT)
                 self._starved()
-                self._log()
-                continue
-            self._fed_at = self._clock.now()
-            self._update(batches)
-            if self._publish_due():
+            else:
+                self._fed_at = self._clock.now()
+                self._update(batches)
+            if self._publish_due():  # also of updates that came too soon behind the publish before: no further one may follow
                 self._publish()
             self._log()
         self._use_up(stop)

@@ -348,16 +348,37 @@ def test_heartbeats_say_how_long_the_control_loop_has_waited_for_its_envs():
     assert up.pulse().report["in_step_s"] == 0.0
 
 
-def test_steps_by_the_same_weights_count_while_updates_are_owed_and_begin_anew_with_newer_ones():
+@pytest.mark.parametrize(
+    ("due_steps", "told"),
+    [
+        (0, [("waiting", 0, 0, 0), ("training", 0, 5, 5), ("training", 0, 10, 10), ("filling", 0, 15, 0)]),  # without a ratio
+        # Newer weights are owed 40 steps of the run behind those that came at step 20, and not before.
+        (40, [("training", 7, 20, 0), ("training", 7, 59, 0), ("training", 7, 60, 5), ("training", 7, 65, 10)]),
+        # As soon as there are newer ones, they count though this actor cannot fetch them; with them it begins anew.
+        (40, [("training", 7, 20, 0), ("training", 9, 25, 5), ("training", 9, 30, 10), ("training", "takes 9", 35, 0)]),
+    ],
+)
+def test_steps_by_the_same_weights_count_while_newer_ones_are_there_or_due(due_steps, told):
     up = uplink()
-    counted = []
-    for phase, version in (("waiting", None), ("training", None), ("training", None), ("training", 2), ("filling", None)):
-        up.received(m.State(granted=99, phase=phase), [])
-        if version:
-            up.applied(Version("learner", 1, version))
+    up.due_steps = due_steps
+    up.applied(Version("learner", 1, 7 if due_steps else 0))
+    newest = counted = None
+    for phase, version, env_steps, expected in told:
+        newest = version if isinstance(version, int) else newest
+        if version == "takes 9":
+            up.applied(Version("learner", 1, 9))
+        up.received(m.State("learner", 1, newest, granted=99, phase=phase, env_steps=env_steps), [])
         up.executed(5)
-        counted.append(up.acted)
-    assert counted == [0, 5, 10, 5, 0]
+        counted = up.acted
+        assert counted == expected, (phase, version, env_steps)
+
+
+def test_a_robot_that_stands_still_for_old_weights_goes_on_when_none_are_owed():
+    up = uplink()
+    for phase, acted in (("training", 0), ("training", 5), ("paused", 0)):
+        up.received(m.State("learner", 1, 3, granted=99, phase=phase), [])
+        assert up.acted == acted  # nothing was executed since
+        up.executed(5 if phase == "training" and not acted else 0)
 
 
 def test_whatever_a_buffer_says_shows_that_the_link_lives():

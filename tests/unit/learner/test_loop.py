@@ -195,6 +195,28 @@ def test_a_stop_while_a_checkpoint_is_written_waits_for_it_and_writes_the_last(m
     assert checkpoint.newest(made._settings.checkpoints).name == "step_000000000006"
 
 
+def test_updates_that_come_too_soon_behind_a_publish_are_published_while_no_batch_comes(made, monkeypatch):
+    """Robots may stand still until they see them, so that no further update would follow."""
+    stop, published, before_its_end, coming = threading.Event(), [], [], iter([["batch"]] * 10)
+
+    def get(timeout_s):
+        batches = next(coming, None)
+        made._clock.advance(timeout_s if batches is None else 0.001)
+        if made._clock.now() > 1.0 and not stop.is_set():
+            before_its_end.extend(published)
+            stop.set()
+        return batches
+
+    def update(batches):
+        made.sac.step += 1
+
+    monkeypatch.setattr(made._feed, "get", get)
+    monkeypatch.setattr(made, "_update", update)
+    monkeypatch.setattr(made._feed, "publish", lambda weights, halved: published.append(weights.version.step))
+    made.run(stop)
+    assert before_its_end == [0, 10]
+
+
 def test_a_failure_of_the_writing_thread_ends_the_training(made, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("a defect")
