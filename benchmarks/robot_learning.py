@@ -3,7 +3,8 @@
 
     .venv/bin/python benchmarks/robot_learning.py                # learns undisturbed, recorded
     .venv/bin/python benchmarks/robot_learning.py --hurt         # with every other role hurt meanwhile, and a long cut
-    .venv/bin/python benchmarks/robot_learning.py --quick        # some minutes, not recorded: a smoke run
+    .venv/bin/python benchmarks/robot_learning.py --quick        # some minutes, not recorded: a smoke run; also with --hurt
+    .venv/bin/python benchmarks/robot_learning.py --control      # are an unsafe arm and lost steps found?
     .venv/bin/python benchmarks/robot_learning.py --dir PLACE    # its files in PLACE, which stay
 
 What it measures: two network namespaces are the hosts, a veth pair the cable, TCP with keys (CURVE) what goes through it. The
@@ -15,7 +16,8 @@ wall clock; no command carried out late or across a reset; every acknowledged st
 
 With --hurt the actor is killed and stopped, buffer and learner are killed, stopped and cut off, twice each, while the arm
 moves; the arm must have ceased to follow the policy within 2 periods (p99) of the fault and of what ages are declared. Then the
-cable is cut for 10 minutes, in which the arm goes on and its steps wait in the spool.
+cable is cut for 10 minutes, in which the arm goes on and its steps wait in the spool. --control is a short run of an arm whose
+guard cares for no age and whose spool is lost in the cut: exit code 0 when the same bars find both.
 
 How long: 40 minutes, with --hurt 70; the arm's time is not to be shortened. It needs root, iproute2 and two cores of its own.
 Each finished run adds a line to docs/results/robot_learning.jsonl; a seed that has passed is not repeated, a failed one only on
@@ -36,7 +38,7 @@ from pathlib import Path
 
 from campaign import provenance, records
 from campaign.process import Unable, guarded
-from campaign.robot_run import HURT, QUICK, QUICK_HURT, WHOLE, measure
+from campaign.robot_run import HURT, QUICK, QUICK_HURT, WHOLE, control, measure
 from campaign.two_hosts import move_in
 
 FILE = records.RESULTS / "robot_learning.jsonl"
@@ -47,11 +49,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of goals, noise, networks and faults")
     parser.add_argument("--hurt", action="store_true", help="hurt every other role meanwhile, and cut the cable for long")
     parser.add_argument("--quick", action="store_true", help="a short one, not recorded")
+    parser.add_argument("--control", action="store_true", help="a short one that is sabotaged, not recorded")
     parser.add_argument("--dir", type=Path, help="new directory for all files, which stay; default: a temporary one")
     args = parser.parse_args()
     origin = provenance.commit()
     known = records.read(FILE)
-    if not args.quick and not records.unpassed([(args.seed, args.hurt)], known, origin["commit"], "seed", "hurt"):
+    recorded = not args.quick and not args.control
+    if recorded and not records.unpassed([(args.seed, args.hurt)], known, origin["commit"], "seed", "hurt"):
         print(json.dumps({"seed": args.seed, "hurt": args.hurt, "done": True}))
         return 0
     try:
@@ -59,12 +63,17 @@ def main() -> int:
     except Unable as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1
+    if args.control:
+        with _place(args.dir) as place:
+            found = control(place, args.seed)
+        print(json.dumps(found))
+        return 0 if found["passed"] else 1
     size = (QUICK_HURT if args.hurt else QUICK) if args.quick else (HURT if args.hurt else WHOLE)
     with _place(args.dir) as place:
         found = measure(place, args.seed, size, hurt=args.hurt)
     record = {"seed": args.seed, "hurt": args.hurt, "env": found.pop("env"), **found}
     record |= {"settings": vars(size), **origin, "machine": provenance.machine(), "date": provenance.stamp()}
-    if not args.quick:
+    if recorded:
         records.append(FILE, record)
     print(json.dumps({key: value for key, value in record.items() if key != "episodes"}))
     return 0 if record["passed"] else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,7 @@ CAREFUL = {
     "hold_s": 0.5,
 }
 ALONE = {"link_reaction": "continue", "weight_reaction": "continue"}  # for the long cut: it acts by the weights that it has
-# What is declared as tolerable. That updates are owed is known a heartbeat later, and weights may be on their way.
-ALLOWED_S = {"actor": 0.0, "buffer": LINK_AGE_S, "learner": WEIGHT_AGE_S + 2 * HEARTBEAT_S}
+PUBLISH_EVERY = 2  # updates: weights stay young
 KINDS = tuple(
     (role, how)
     for role in ("actor", "buffer", "learner")
@@ -31,6 +30,16 @@ KINDS = tuple(
 READY_S, LASTS_S, QUIET_S, DRAIN_S = 600.0, 30.0, 1.0, 1200.0
 RECENT, FOLLOWED = 40, 20
 PERIODS = 2  # in which the arm is to be safe
+
+
+def allowed_s(rate_hz: float, ratio: float) -> dict[str, float]:
+    """What is declared as tolerable, by the role that was hurt.
+
+    Weights may be on their way when a learner is hurt; newer ones are due some steps behind them, and those steps are in the
+    pool, and told, a heartbeat later each.
+    """
+    due_s = PUBLISH_EVERY / ratio / rate_hz
+    return {"actor": 0.0, "buffer": LINK_AGE_S, "learner": WEIGHT_AGE_S + due_s + 3 * HEARTBEAT_S}
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Course:
     Args:
         job: that learns; its arm has the guard :data:`CAREFUL`.
         rate_hz: of the arm.
+        allowed: role -> seconds in which the arm may still follow the policy when it was hurt.
         rng: decides when in a period a fault comes.
         tell: gets a line for each.
 
@@ -59,37 +69,47 @@ class Course:
         drained: whether all of them had arrived before the run's end.
     """
 
-    def __init__(self, job: RobotJob, rate_hz: float, rng: np.random.Generator, tell: Tell) -> None:
-        self._job, self._rate_hz, self._rng, self._tell = job, rate_hz, rng, tell
+    def __init__(
+        self, job: RobotJob, rate_hz: float, allowed: Mapping[str, float], rng: np.random.Generator, tell: Tell
+    ) -> None:
+        self._job, self._rate_hz, self._allowed, self._rng, self._tell = job, rate_hz, allowed, rng, tell
         self.wounds: list[Wound] = []
         self.cut_s, self.spooled, self.drained = 0.0, 0, False
 
     def run(self, rounds: int, pause_s: float, cut_s: float) -> bool:
         """Hurt each role in each way ``rounds`` times, then cut the cable for ``cut_s``; whether there was time for all."""
-        for _ in range(rounds):
-            for role, how in KINDS:
-                if not self._steady():
-                    return False
-                self._hurt(role, how)
-                self._job.wait(self._over, pause_s)
+        for role, how in KINDS * rounds:
+            if not self._steady():
+                return False
+            self._hurt(role, how)
+            self._job.wait(self._over, pause_s)
         self._job.guard(ALONE)
         self._job.restart("actor")
         return self._steady() and self._cut(cut_s)
 
+    def sabotaged(self, cut_s: float) -> bool:
+        """For the control: the buffer stops under an arm that was told to care for nothing, and what waits in a cut is lost."""
+        if not self._steady():
+            return False
+        self._hurt("buffer", "stop")
+        return self._steady() and self._cut(cut_s, spilt=True)
+
     def _hurt(self, role: str, how: str) -> None:
         time.sleep(float(self._rng.uniform(0, 1 / self._rate_hz)))
         at = self._job.hurt(role, how)
-        time.sleep(ALLOWED_S[role])
+        time.sleep(self._allowed[role])
         until = self._quiet()
         self._job.mend(role, how)
         self.wounds.append(Wound(role, how, at, until))
         self._tell(f"{role} {how}: mended after {until - at:.1f} s")
 
-    def _cut(self, seconds: float) -> bool:
+    def _cut(self, seconds: float, *, spilt: bool = False) -> bool:
         job, at = self._job, time.monotonic()
         job.hosts.cable(whole=False)
         self._tell(f"the cable is cut for {seconds:.0f} s")
         job.wait(lambda: False, seconds)
+        if spilt:
+            job.spill()
         job.hosts.cable(whole=True)
         self.cut_s = time.monotonic() - at
         job.wait(self._heard, READY_S)
@@ -144,12 +164,12 @@ class Course:
         return "actor" in self._job.left
 
 
-def safe_ms(log: RobotLog, wounds: Sequence[Wound], rate_hz: float) -> dict[str, Any]:
+def safe_ms(log: RobotLog, wounds: Sequence[Wound], rate_hz: float, allowed: Mapping[str, float]) -> dict[str, Any]:
     """How long the arm went on following the policy after each fault, beyond what is declared, in ms; none: to the end."""
     found: dict[str, list[float | None]] = {f"{role}-{how}": [] for role, how in KINDS}
     for wound in wounds:
         # By how old weights are is counted while the arm acts.
         idle_s = log.idle_s(wound.at, wound.until, rate_hz) if wound.role == "learner" else 0.0
-        seconds = log.safe_s(wound.at, wound.until, ALLOWED_S[wound.role] + idle_s, POLICY)
+        seconds = log.safe_s(wound.at, wound.until, allowed[wound.role] + idle_s, POLICY)
         found[f"{wound.role}-{wound.how}"].append(None if seconds is None else round(1e3 * seconds, 1))
     return found

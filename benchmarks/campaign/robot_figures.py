@@ -64,12 +64,13 @@ def conserved(
         numbers[int(row["stream"])].append(int(row["seq"]))
         per_episode[int(row["episode"])] += 1
     lost = sum(last - sum(seq <= last for seq in set(numbers[stream])) for stream, last in acked.items())
-    missing = cut = 0
-    done = _carried_out(log)
-    for episode, (steps, ended) in done.items():
-        whole = ended > 0 and episode != next(reversed(done)) and not any(abs(at - ended) < HANDED_OVER_S for at in left_at)
+    done, asked = _carried_out(log), Counter[int]()
+    cut = min(1, len(done))  # the last one
+    for episode, steps, ended in done[:-1]:
+        whole = ended > 0 and not any(abs(at - ended) < HANDED_OVER_S for at in left_at)
         cut += not whole
-        missing += max(0, steps - per_episode[episode]) if whole else 0
+        asked[episode] += steps if whole else 0
+    missing = sum(max(0, steps - per_episode[episode]) for episode, steps in asked.items())
     return {
         "lost": lost,
         "duplicated": sum(len(seqs) - len(set(seqs)) for seqs in numbers.values()),
@@ -100,21 +101,27 @@ def unbalanced(counters: Mapping[str, int]) -> int:
     return counters["rows_accepted"] - sum(counters[f"rows_{end}"] for end in ("live", "evicted", "retired", "discarded"))
 
 
-def _carried_out(log: RobotLog) -> dict[int, tuple[int, float]]:
-    """Episode -> commands that were carried out in it, and when it ended by itself, the arm holding unstopped; else 0."""
-    found: dict[int, tuple[int, float]] = {}
-    running = -1
+def _carried_out(log: RobotLog) -> list[tuple[int, int, float]]:
+    """Episodes in their order: number, commands carried out, and when it ended by itself, the arm holding unstopped; else 0.
+
+    A number comes again where an actor has lost what it knew of its stream.
+    """
+    found: list[tuple[int, int, float]] = []
+    running = False
     for line in log.lines:
         if line["what"] == "reset":
-            running = int(line["episode"])
-            found[running] = (0, 0.0)
-        elif line["what"] == "stop":
-            running = -1
-        elif running >= 0 and line["episode"] == running:
-            found[running] = (found[running][0] + 1, 0.0)
-        elif running >= 0 and found[running][0]:  # a hold behind its last step
-            found[running] = (found[running][0], float(line["at"]))
-            running = -1
+            found.append((int(line["episode"]), 0, 0.0))
+            running = True
+            continue
+        running = running and line["what"] != "stop"
+        if not running:
+            continue
+        episode, steps, _ = found[-1]
+        if line["episode"] == episode:
+            found[-1] = (episode, steps + 1, 0.0)
+        elif steps:  # a hold behind its last step
+            found[-1] = (episode, steps, float(line["at"]))
+            running = False
     return found
 
 
@@ -128,6 +135,12 @@ def problems(record: Record, rate_hz: float) -> list[str]:
         found.append(f"cloning alone has {cloned:.0%}, {BETTER:.0%} below {policy:.0%} is asked for")
     if record["wall_min"] > MINUTES:
         found.append(f"{record['wall_min']:.0f} min, {MINUTES:.0f} are allowed")
+    return found + mishaps(record, rate_hz)
+
+
+def mishaps(record: Record, rate_hz: float) -> list[str]:
+    """The bars of safety and of what became of every step that a record misses, in words."""
+    found = []
     bars = ("stale_commands", "crossed_resets", "lost", "duplicated", "out_of_order", "missing", "unbalanced")
     found += [f"{name} {record[name]}, 0 is asked for" for name in bars if record[name]]
     if not record["hurt"]:
@@ -138,6 +151,8 @@ def problems(record: Record, rate_hz: float) -> list[str]:
     p99, most = float(np.percentile(known, 99)) if known else math.inf, PERIODS * 1e3 / rate_hz
     if p99 > most:
         found.append(f"safe within {p99:.0f} ms (p99), {most:.0f} are allowed")
+    if not record["spooled"]:
+        found.append("no step waited in the cut")
     if not record["course_done"]:
         found.append("the run ended before all faults had happened")
     return found

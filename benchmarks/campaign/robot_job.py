@@ -27,6 +27,7 @@ from headrace.launch.rundir import RunDir
 ARM, PORT = "arm-0", 5555
 ANSWER_S, END_S = 2.0, 30.0
 TAIL_BYTES = 1 << 16  # of the arm's record: some minutes
+SPOOL_BYTES = 2 << 30  # 10 minutes at 20 Hz: 12,000 steps of 98 kB, and a fifth picture for each four
 RUN = "run"
 
 
@@ -60,7 +61,8 @@ class RobotJob:
             "network": {"keys": str(keys), "endpoint": f"tcp://0.0.0.0:{PORT}"},
         }
         self._config = merge(config, own)
-        self._robot = merge(self._config, {"network": {"keys": str(robot_keys)}, "actor": {"spool": str(place / "spool")}})
+        spool = {"spool": str(place / "spool"), "spool_bytes": SPOOL_BYTES}
+        self._robot = merge(self._config, {"network": {"keys": str(robot_keys)}, "actor": spool})
         self._children: dict[str, Child] = {}
         self._observer = Observer(f"tcp://{HERE}:{PORT}", NetworkConfig(keys=str(keys)))
         self.left: dict[str, int] = {}
@@ -156,6 +158,13 @@ class RobotJob:
         wait_all([self._children[role]], END_S)
         self.left.pop(role, None)
         self.start(role)
+
+    def spill(self) -> None:
+        """Kill the actor and lose what waits in its spool."""
+        self.hurt("actor", "kill")
+        self._children["actor"].kill()
+        shutil.rmtree(self.place / "spool")
+        self.start("actor")
 
     def end(self) -> None:
         """End what still runs, in order."""

@@ -15,9 +15,9 @@ import yaml
 from campaign import process
 from campaign.process import ProcessFailed, headrace
 from campaign.records import ROOT
-from campaign.robot_course import CAREFUL, Course, safe_ms
+from campaign.robot_course import ALONE, CAREFUL, PUBLISH_EVERY, Course, allowed_s, safe_ms
 from campaign.robot_exam import examine
-from campaign.robot_figures import conserved, curve_of, episodes_of, problems, unbalanced
+from campaign.robot_figures import conserved, curve_of, episodes_of, mishaps, problems, unbalanced
 from campaign.robot_job import RUN, RobotJob
 from campaign.two_hosts import two_hosts
 from headrace.common.config import merge
@@ -29,6 +29,9 @@ CONFIG = ROOT / "examples" / "robot_reach.yaml"
 CLONING = ROOT / "examples" / "presets" / "bc.yaml"
 TELL_S, LONGEST_S = 15.0, 3 * 3600.0
 SPARE_ROWS = 500
+UNDISTURBED, HURTFUL, SABOTAGED = "undisturbed", "hurtful", "sabotaged"  # kinds of runs
+OFTEN = {"publish_every_updates": PUBLISH_EVERY, "checkpoint_every_updates": 250}  # a kill costs little of what was learned
+FOUND = (("never safe", "safe within"), ("missing",))  # how what a control has to find begins
 
 
 @dataclass(frozen=True)
@@ -49,19 +52,16 @@ WHOLE = Size(24_000, 0.5, 20, 4_000, 100)
 HURT = Size(32_000, 0.5, 20, 4_000, 100, 2, 5.0, 600.0)
 QUICK, QUICK_HURT = Size(400, 0.1, 12, 50, 3), Size(4_000, 0.1, 12, 50, 3, 1, 0.0, 15.0)
 
+CONTROL = Size(2_000, 0.1, 12, 0, 0, cut_s=15.0)
+
 
 def measure(place: Path, seed: int, size: Size, *, hurt: bool) -> dict[str, Any]:
     """One whole run: demonstrations, learning, both exams."""
-    demos = place / "shards"
-    plain = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    pool = {"demos": [str(demos)], "capacity": size.env_steps + SPARE_ROWS}  # all rows stay, to be counted
-    plain = merge(plain, {"seed": seed, "pool": pool, "pacing": {"env_steps": size.env_steps, "ratio": size.ratio}})
-    if hurt:
-        plain = merge(plain, {"robot": {"guard": CAREFUL}, "learner": {"publish_every_updates": 2}})  # weights stay young
+    plain = _plain(place, seed, size, CAREFUL if hurt else {}, OFTEN if hurt else {})
     config = make_config(plain)
     _demonstrate(place, plain, size)
-    begun = time.monotonic()
-    found = _learn(place, plain, config, size, np.random.default_rng(seed), hurt=hurt)
+    begun, kind = time.monotonic(), HURTFUL if hurt else UNDISTURBED
+    found = _learn(place, plain, config, size, np.random.default_rng(seed), kind)
     learned_min = (time.monotonic() - begun) / 60
     tell("exam of the policy")
     found["policy"] = examine(config, place / RUN, size.exam)
@@ -73,6 +73,27 @@ def measure(place: Path, seed: int, size: Size, *, hurt: bool) -> dict[str, Any]
     for problem in missed:
         tell(f"missed: {problem}")
     return {**found, "problems": missed, "passed": not missed}
+
+
+def control(place: Path, seed: int) -> dict[str, Any]:
+    """A short run that is sabotaged: an arm that cares for no age, and a spool that is lost. ``passed``: both are found."""
+    plain = _plain(place, seed, CONTROL, ALONE, OFTEN)
+    config = make_config(plain)
+    _demonstrate(place, plain, CONTROL)
+    found = _learn(place, plain, config, CONTROL, np.random.default_rng(seed), SABOTAGED)
+    said = mishaps({**found, "hurt": True}, config.robot.rate_hz)
+    for problem in said:
+        tell(f"found: {problem}")
+    passed = all(any(problem.startswith(words) for problem in said) for words in FOUND)
+    return {"env": config.env.id, "safe_ms": found["safe_ms"], "missing": found["missing"], "found": said, "passed": passed}
+
+
+def _plain(place: Path, seed: int, size: Size, guard: Mapping[str, Any], learner: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of the run, plain values."""
+    pool = {"demos": [str(place / "shards")], "capacity": size.env_steps + SPARE_ROWS}  # all rows stay, to be counted
+    pacing = {"env_steps": size.env_steps, "ratio": size.ratio}
+    own = {"seed": seed, "pool": pool, "pacing": pacing, "robot": {"guard": dict(guard)}, "learner": dict(learner)}
+    return merge(yaml.safe_load(CONFIG.read_text(encoding="utf-8")), own)
 
 
 def _demonstrate(place: Path, plain: Mapping[str, Any], size: Size) -> None:
@@ -87,17 +108,20 @@ def _demonstrate(place: Path, plain: Mapping[str, Any], size: Size) -> None:
 
 
 def _learn(
-    place: Path, plain: Mapping[str, Any], config: RunConfig, size: Size, rng: np.random.Generator, *, hurt: bool
+    place: Path, plain: Mapping[str, Any], config: RunConfig, size: Size, rng: np.random.Generator, kind: str
 ) -> dict[str, Any]:
     """The run itself, to its last update, and what became of every step."""
     rate_hz = config.robot.rate_hz
+    allowed = allowed_s(rate_hz, size.ratio)
     with two_hosts() as hosts, contextlib.closing(RobotJob(hosts, place, plain)) as job:
         for role in ("buffer", "learner", "actor"):
             job.start(role)
-        course, done = Course(job, rate_hz, rng, tell), True
+        course, done = Course(job, rate_hz, allowed, rng, tell), True
         watch = _Watch(job)
-        if hurt:
+        if kind == HURTFUL:
             done = course.run(size.rounds, size.pause_s, size.cut_s)
+        elif kind == SABOTAGED:
+            done = course.sabotaged(size.cut_s)
         if not job.wait(lambda: watch() and {"actor", "learner"} <= set(job.left), LONGEST_S, 0.5):
             raise ProcessFailed(f"the run did not end within {LONGEST_S:.0f} s")
         job.end()
@@ -117,8 +141,12 @@ def _learn(
         "updates_s": watch.updates_s,
         "human_share": round(sum(e[1] for e in episodes) / max(1, sum(e[0] for e in episodes)), 4),
     }
-    if hurt:
-        figures |= {"course_done": done, "safe_ms": safe_ms(log, course.wounds, rate_hz), "cut_s": round(course.cut_s, 1)}
+    if kind != UNDISTURBED:
+        figures |= {
+            "course_done": done,
+            "safe_ms": safe_ms(log, course.wounds, rate_hz, allowed),
+            "cut_s": round(course.cut_s, 1),
+        }
         figures |= {"spooled": course.spooled, "drained": course.drained}
     return {**figures, "curve": curve_of(episodes), "episodes": episodes}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from campaign.gate import FAILED, NOT_RUN, PASSED
-from campaign.robot_course import Wound, safe_ms
+from campaign.robot_course import Wound, allowed_s, safe_ms
 from campaign.robot_figures import WINDOW, conserved, curve_of, episodes_of, off_period_ms, problems, unbalanced
 from campaign.robot_table import robot_line, robot_section
 
@@ -91,6 +91,9 @@ def test_what_an_actor_that_left_had_not_handed_over_is_no_loss_and_counters_add
 def test_a_number_that_is_given_out_again_is_another_episode():
     again = [reset(1), act(0.8, 1), act(0.9, -1, "hold")]
     assert conserved([*WHOLE, row(1, 4)], {1: 4}, RobotLog([*LOG, *again]))["missing"] == 0
+    lost = [reset(0), act(1.0, 0), act(1.1, -1, "hold"), reset(1)]  # an actor whose spool was lost counts from 0 again
+    assert conserved([*WHOLE[:2], row(0, 1, stream=2)], {}, RobotLog([*LOG[:4], *lost]))["missing"] == 0
+    assert conserved([row(0, 1, stream=2)], {}, RobotLog([*LOG[:4], *lost]))["missing"] == 2
 
 
 def test_periods_are_held_against_the_clock_within_episodes_and_where_no_command_is_missing():
@@ -103,7 +106,7 @@ def test_periods_are_held_against_the_clock_within_episodes_and_where_no_command
 def test_how_long_the_policy_was_followed_is_told_by_fault_and_a_human_may_drive_on():
     log = RobotLog([act(1.0, 0), act(1.05, 0), act(1.1, 0, "hold"), act(1.2, 0, "human"), act(9.0, 0), act(12.0, 0)])
     wounds = [Wound("actor", "kill", 1.06, 2.0), Wound("buffer", "stop", 6.0, 9.5), Wound("buffer", "stop", 6.0, 8.0)]
-    found = safe_ms(log, wounds, 20.0)
+    found = safe_ms(log, wounds, 20.0, allowed_s(20.0, 0.5))
     assert found["actor-kill"] == [40.0]
     assert found["buffer-stop"] == [None, 0.0]
 
@@ -121,6 +124,7 @@ def test_how_long_the_policy_was_followed_is_told_by_fault_and_a_human_may_drive
         (hurt() | {"safe_ms": {"actor-kill": [40.0, 101.0]}}, "safe within 100 ms"),
         (hurt() | {"safe_ms": {"actor-kill": [40.0, None]}}, "never safe after 1 faults"),
         (hurt() | {"safe_ms": {}}, "safe within inf ms"),
+        (hurt() | {"spooled": 0}, "no step waited"),
         (hurt() | {"course_done": False}, "ended before all faults"),
     ],
 )
