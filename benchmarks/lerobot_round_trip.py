@@ -6,8 +6,9 @@
 
 What it measures: each data set (by default those that lerobot wrote in tests/data/lerobot, layouts 2.1 and 3.0) is imported
 into a pool and exported again, by the command line: cameras as pictures and as videos, ends of episodes read as terminated and
-as truncated. lerobot reads the export, and what it reads of the data set of layout 3.0 itself is what must come out: every
-number, text and flag of every frame, pictures exactly where they were kept as such, videos within the codec's error.
+as truncated, in layout 3.0 and in layout 2.1. lerobot reads the export, of layout 2.1 what its own converter makes of it, and
+what it reads of the data set of layout 3.0 itself is what must come out: every number, text and flag of every frame, pictures
+exactly where they were kept as such, videos within the codec's error.
 
 PYTHON comes from an environment of its own, of several GB:
 ``python3.11 -m venv VENV; VENV/bin/pip install torch==2.9.1 'lerobot==0.4.*'``.
@@ -25,7 +26,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,13 @@ def main() -> int:
         original = args.data or DATA / "v3.0"
         truth = read(args.python, original, work / "original.npz")
         trips = [
-            trip(args.python, source, work / f"trip-{number}", cameras, dones, truth)
-            for number, (source, cameras, dones) in enumerate(
-                (source, cameras, dones)
+            trip(args.python, source, work / f"trip-{number}", cameras, dones, layout, truth)
+            for number, (source, cameras, dones, layout) in enumerate(
+                (source, cameras, dones, layout)
                 for source in ([args.data] if args.data else [DATA / "v3.0", DATA / "v2.1"])
                 for cameras in ("image", "video")
                 for dones in ("terminated", "truncated")
+                for layout in ("3.0", "2.1")
             )
         ]
     about = json.loads(str(truth["about"]))
@@ -71,20 +72,25 @@ def main() -> int:
     return 0 if passed else 1
 
 
-def trip(python: Path, source: Path, work: Path, cameras: str, dones: str, truth: Any) -> dict[str, Any]:
+def trip(python: Path, source: Path, work: Path, cameras: str, dones: str, layout: str, truth: Any) -> dict[str, Any]:
     """Import, export, read back; what is wrong, by name, and how far videos are off."""
     work.mkdir()
     low, high = action_bounds(source)
     headrace("pool", "import", source, work / "pool", "--dones", dones, "--low", low, "--high", high)
-    headrace("pool", "export", work / "pool", work / "out", "--format", "lerobot", "--cameras", cameras)
+    words = ("--format", "lerobot", "--cameras", cameras, "--layout", layout)
+    headrace("pool", "export", work / "pool", work / "out", *words)
+    if layout == "2.1":
+        lerobot(python, work, "convert", work / "out")
     found = read(python, work / "out", work / "out.npz")
     wrong, errors = compare(truth, found)
     about, wanted = (json.loads(str(z["about"])) for z in (found, truth))
     facts = ("fps", "episodes", "frames")
     wrong += [f"{name}: {about[name]}, not {wanted[name]}" for name in facts if about[name] != wanted[name]]
     name = "data" if source.parent != DATA else source.name
-    print(f"{name} as {cameras}, ends {dones}: {'; '.join(wrong) or 'all there'}; off by {errors}", flush=True)
-    return {"source": name, "cameras": cameras, "dones": dones, "wrong": wrong, "worst_frame": errors}
+    print(
+        f"{name} as {cameras} in layout {layout}, ends {dones}: {'; '.join(wrong) or 'all there'}; off by {errors}", flush=True
+    )
+    return {"source": name, "cameras": cameras, "dones": dones, "layout": layout, "wrong": wrong, "worst_frame": errors}
 
 
 def compare(truth: Any, found: Any) -> tuple[list[str], dict[str, float]]:
@@ -122,13 +128,18 @@ def headrace(*words: object) -> None:
 
 def read(python: Path, root: Path, out: Path) -> Any:
     """Every frame of a data set, as lerobot gives it."""
-    words: Sequence[str] = [str(python), str(SIDE), "read", str(root), str(out)]
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(out.with_suffix(".cache"))}
-    own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(words, env={**own, **offline}, capture_output=True, text=True, timeout=SIDE_S, check=False)
-    if done.returncode:
-        raise SystemExit(f"lerobot could not read {root}:\n{done.stderr[-4000:]}")
+    lerobot(python, out.parent, "read", root, out)
     return np.load(out, allow_pickle=False)
+
+
+def lerobot(python: Path, work: Path, *words: object) -> None:
+    """Have lerobot do something, with its caches below ``work``."""
+    command = [str(python), str(SIDE), *map(str, words)]
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(work / "caches")}
+    own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(command, env={**own, **offline}, capture_output=True, text=True, timeout=SIDE_S, check=False)
+    if done.returncode:
+        raise SystemExit(f"lerobot could not {' '.join(map(str, words))}:\n{done.stderr[-4000:]}")
 
 
 if __name__ == "__main__":

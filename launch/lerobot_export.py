@@ -1,4 +1,4 @@
-"""``headrace pool export --format lerobot``: the steps of a pool as a LeRobotDataset of layout 3.0.
+"""``headrace pool export --format lerobot``: the steps of a pool as a LeRobotDataset.
 
 Each step is a frame: what was observed before it, what was executed, and in ``next.*`` what came of it. What was observed after
 an episode's last step has no place in that format. Pictures are kept as they are (``image``) or as videos, which are then read
@@ -93,7 +93,7 @@ def export_lerobot(pool: Readable, out: Path, options: LeRobotOptions, progress:
     videos = [f for f in plan.features.values() if f.dtype == "video"]
     meter = _Meter(progress, total, (3 if videos else 2) * total)
     partial = Partial(out)
-    writer = LeRobotWriter(partial.path, plan.features, fps, plan.texts, options.robot_type)
+    writer = LeRobotWriter(partial.path, plan.features, fps, plan.texts, options.robot_type, f"v{options.layout}")
     try:
         given = Given(episodes=len(found))
         for trail in found:

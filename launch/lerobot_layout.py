@@ -30,6 +30,7 @@ PATHS = {  # layout -> data_path and video_path of its info.json
 }
 EPISODES, TASKS = "meta/episodes", "meta/tasks.parquet"  # of layout 3.0
 OLD_EPISODES, OLD_TASKS = "meta/episodes.jsonl", "meta/tasks.jsonl"  # of layout 2.1
+EPISODES_STATS = "meta/episodes_stats.jsonl"  # likewise; not read
 CAMERAS = ("image", "video")
 CHANNELS = ("channel", "channels")
 MAX_BYTES = 256 << 20  # of a JSON file

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LAYOUTS = ("3.0", "2.1")
+
 
 @dataclass(frozen=True)
 class LeRobotOptions:
@@ -14,9 +16,11 @@ class LeRobotOptions:
         fps: steps a second; none takes what the pool says.
         tasks: texts of tasks 0, 1, ... where the pool says none.
         robot_type: of the robot.
+        layout: one of ``LAYOUTS``.
     """
 
     cameras: str = "video"
     fps: float | None = None
     tasks: tuple[str, ...] = ()
     robot_type: str = "unknown"
+    layout: str = LAYOUTS[0]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headrace.launch.lerobot_options import LAYOUTS
+
 IMPORT_ABOUT = """Append rows to a pool, or make a new one of them: from an export, robomimic's or D4RL's HDF5, a Minari data
 set, or a LeRobotDataset, which is seen from what SRC holds. SRC is read through first: of one that is refused nothing enters,
 and a new pool appears when it is whole. What a kill cuts while rows are appended is finished by the same import once more."""
@@ -42,13 +44,14 @@ def add_pool(commands: Any, add: Callable[..., argparse.ArgumentParser]) -> None
     out.add_argument("out", type=Path, metavar="OUT", help="directory to make; it appears when everything is written (path)")
     out.add_argument("--flat", action="store_true", help="store obs and next_obs of each row instead of each frame once")
     out.add_argument(
-        "--format", choices=("npz", "lerobot"), default="npz", help="what to write: an export, or a LeRobotDataset (layout 3.0)"
+        "--format", choices=("npz", "lerobot"), default="npz", help="what to write: an export, or a LeRobotDataset"
     )
     given = out.add_argument_group("LeRobotDataset", "with --format lerobot, also of an export")
     given.add_argument("--cameras", choices=("video", "image"), help="image: as PNG, bit for bit; default: video")
     given.add_argument("--fps", type=float, metavar="HZ", help="steps a second, where the pool does not say it (float, 1/s)")
     given.add_argument("--tasks", nargs="+", metavar="TEXT", help="tasks 0, 1, ... in words, where the pool does not say them")
     given.add_argument("--robot-type", metavar="NAME", help="what the data set says of the robot (text); default: unknown")
+    given.add_argument("--layout", choices=LAYOUTS, help="of the data set; lerobot before 0.4 reads 2.1; default: 3.0")
     into = add(actions, "import", _import, IMPORT_ABOUT)
     into.add_argument("source", type=Path, metavar="SRC", help="what to read (path)")
     into.add_argument(
@@ -96,7 +99,8 @@ def _look(args: argparse.Namespace, overrides: list[str]) -> int:
 def _export(args: argparse.Namespace, overrides: list[str]) -> int:
     from headrace.launch.transfer import export_command, export_lerobot_command
 
-    given = {"cameras": args.cameras, "fps": args.fps, "tasks": args.tasks and tuple(args.tasks), "robot_type": args.robot_type}
+    given = {name: getattr(args, name) for name in ("cameras", "fps", "tasks", "robot_type", "layout")}
+    given["tasks"] = args.tasks and tuple(args.tasks)
     if args.format == "lerobot":
         return export_lerobot_command(args.target, args.out, given, flat=args.flat)
     return export_command(args.target, args.out, given, flat=args.flat)

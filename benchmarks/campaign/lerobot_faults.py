@@ -10,6 +10,7 @@ REWARDING = ("tests/unit/actor/test_rewarding.py",)
 WORTH = "actor/rewarding.py"
 RECORDING = "launch/recording.py"
 READER, EXPORT, TRAILS = "launch/demo_lerobot.py", "launch/lerobot_export.py", "buffer/trails.py"
+WRITER = "launch/lerobot_writer.py"
 
 LEROBOT = (
     # what is read
@@ -62,10 +63,12 @@ LEROBOT = (
     Mutant("a-gap-is-no-end", TRAILS, " & (key[1:, 3] == key[:-1, 3] + 1)", "", WRITE),
     Mutant("videos-are-not-compared", EXPORT, "if far.max() > MAX_ERROR:", "if False:", WRITE),
     Mutant("every-last-frame-is-a-success", EXPORT, "ends and trail.outcome == OUTCOME_SUCCESS", "ends", WRITE),
-    Mutant("videos-of-all-episodes-begin-at-once", "launch/lerobot_writer.py", "video.frames / self._fps", "0.0", WRITE),
+    Mutant("videos-of-all-episodes-begin-at-once", WRITER, "video.frames / self._fps", "0.0", WRITE),
+    Mutant("old-layouts-keep-episodes-together", WRITER, "alone = self._layout == V2", "alone = False", WRITE),
+    Mutant("old-layouts-tell-figures-of-all-frames", WRITER, ", self._new_stats()\n", ", self._stats\n", WRITE),
     Mutant(
         "frames-count-on-over-episodes",
-        "launch/lerobot_writer.py",
+        WRITER,
         "np.arange(episode.length, episode.length + n), np.full",
         "np.arange(self._frames, self._frames + n), np.full",
         WRITE,

@@ -2,6 +2,7 @@
 
 PYTHON lerobot_side.py write DIR        # a small data set: every number and picture says (episode, frame)
 PYTHON lerobot_side.py read DIR FILE    # every frame of a data set as one .npz file
+PYTHON lerobot_side.py convert DIR      # a data set of layout 2.1 becomes one of 3.0, in place
 """
 
 from __future__ import annotations
@@ -78,6 +79,13 @@ def read(root: Path, out: Path) -> None:
     np.savez_compressed(out, **columns, about=np.array(json.dumps(about)))
 
 
+def convert(root: Path) -> None:
+    """By lerobot's own converter."""
+    from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
+
+    convert_dataset(root.name, root=root.parent, push_to_hub=False)
+
+
 if __name__ == "__main__":
     command, *places = sys.argv[1:]
-    {"write": write, "read": read}[command](*map(Path, places))
+    {"write": write, "read": read, "convert": convert}[command](*map(Path, places))

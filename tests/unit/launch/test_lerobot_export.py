@@ -130,21 +130,30 @@ def test_an_episode_whose_first_rows_are_gone_begins_late(tmp_path):
         assert (given.frames, given.late) == (24, 2)
 
 
-@pytest.mark.parametrize("dones", ["terminated", "truncated"])
-@pytest.mark.parametrize("through", ["pool", "shards"])
-def test_a_data_set_comes_back_with_every_frame_rate_task_and_outcome(dones, through, tmp_path, capsys):
-    run(capsys, "pool", "import", DATA / "v3.0", tmp_path / "pool", *BOUNDS, "--dones", dones)
+@pytest.mark.parametrize(
+    ("through", "dones", "layout"),
+    [
+        ("pool", "terminated", "3.0"),
+        ("pool", "truncated", "2.1"),
+        ("shards", "terminated", "2.1"),
+        ("shards", "truncated", "3.0"),
+    ],
+)
+def test_a_data_set_comes_back_with_every_frame_rate_task_and_outcome(through, dones, layout, tmp_path, capsys):
+    theirs_at = DATA / f"v{layout}"
+    run(capsys, "pool", "import", theirs_at, tmp_path / "pool", *BOUNDS, "--dones", dones)
     source = tmp_path / through
     if through == "shards":
         run(capsys, "pool", "export", tmp_path / "pool", source)
-    said = run(capsys, "pool", "export", source, tmp_path / "out", "--format", "lerobot", "--cameras", "image")
+    words = ("--format", "lerobot", "--cameras", "image", "--layout", layout)
+    said = run(capsys, "pool", "export", source, tmp_path / "out", *words)
     assert "24 frames in 2 episodes" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted({"pool", through, "out"})
-    ours, theirs = (pq.read_table(place / "data") for place in (tmp_path / "out", DATA / "v3.0"))
+    ours, theirs = (pq.read_table(place / "data") for place in (tmp_path / "out", theirs_at))
     for name in theirs.column_names:
         if name not in ("task_index", "observation.images.wrist"):
             assert ours.column(name).to_pylist() == theirs.column(name).to_pylist()
-    first, second = (LeRobot(place, ReadOptions()) for place in (tmp_path / "out", DATA / "v3.0"))
+    first, second = (LeRobot(place, ReadOptions()) for place in (tmp_path / "out", theirs_at))
     assert (first.fps, first.tasks) == (10, dict(enumerate(TASKS)))
     for a, b in zip(first.whole_episodes(), second.whole_episodes(), strict=True):
         for key in ("images.front", "images.wrist"):
@@ -155,6 +164,38 @@ def test_a_data_set_comes_back_with_every_frame_rate_task_and_outcome(dones, thr
     again, before = (rows_of(tmp_path / name)[0].rows for name in ("again", "pool"))
     for name in ("episode", "t", "task", "action", "rewards", "terminated", "truncated", "outcome"):
         np.testing.assert_array_equal(again[name], before[name])
+
+
+def test_layout_2_1_is_told_as_lerobot_told_it_an_episode_a_file_with_figures_of_its_own(tmp_path, capsys):
+    run(capsys, "pool", "import", DATA / "v2.1", tmp_path / "pool", *BOUNDS)
+    words = ("--format", "lerobot", "--layout", "2.1", "--robot-type", "toy")
+    run(capsys, "pool", "export", tmp_path / "pool", tmp_path / "out", *words)
+    ours, theirs = ({p.relative_to(at) for p in at.rglob("*") if p.is_file()} for at in (tmp_path / "out", DATA / "v2.1"))
+    wrist = {
+        f"videos/chunk-000/observation.images.wrist/episode_00000{i}.mp4" for i in (0, 1)
+    }  # pictures there, and videos here
+    assert {str(p) for p in ours} == {str(p) for p in theirs} | wrist
+    read = [
+        {name: (at / "meta" / name).read_text() for name in ("info.json", "episodes.jsonl", "tasks.jsonl")}
+        for at in (tmp_path / "out", DATA / "v2.1")
+    ]
+    assert read[0]["episodes.jsonl"] == read[1]["episodes.jsonl"]
+    assert read[0]["tasks.jsonl"] == read[1]["tasks.jsonl"]
+    told, wanted = (json.loads(each["info.json"]) for each in read)
+    assert told.pop("total_videos") == 4
+    assert wanted.pop("total_videos") == 2
+    features = told.pop("features"), wanted.pop("features")
+    assert told == wanted
+    assert all(features[0][name]["shape"] == f["shape"] for name, f in features[1].items())
+    figures = [
+        [json.loads(line)["stats"] for line in (at / "meta" / "episodes_stats.jsonl").read_text().splitlines()]
+        for at in (tmp_path / "out", DATA / "v2.1")
+    ]
+    for mine, known in zip(*figures, strict=True):
+        for name in ("observation.state", "action", "next.reward", "next.done", "index", "task_index"):
+            assert mine[name]["count"] == known[name]["count"]
+            for figure in ("min", "max", "mean", "std"):
+                np.testing.assert_allclose(mine[name][figure], np.array(known[name][figure], float), atol=1e-6)
 
 
 def test_an_episode_of_one_frame_comes_back(tmp_path, capsys):
