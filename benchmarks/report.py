@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Results for people: docs/results/README.md, its pictures and the tables of docs/scale.md, from docs/results/*.jsonl alone.
+"""Results for people: docs/results/README.md, its pictures, tables of docs/scale.md and README.md, from docs/results/*.jsonl.
 
     .venv/bin/python benchmarks/report.py            # write them
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when a page is not what the records give
@@ -18,7 +18,7 @@ import argparse
 import json
 import sys
 
-from campaign import pool_tables, records, robot_table, scaling, tables
+from campaign import highlights, pool_tables, records, robot_table, scaling, tables
 from campaign.drawing import draw_curves
 from campaign.promise_tables import promise_section, tallies
 from campaign.registry import GATES, PICTURES
@@ -50,16 +50,22 @@ def main() -> int:
     text = tables.page(gates, peers, survival, others, drawn, *measured)
     page = records.RESULTS / PAGE
     scale = records.RESULTS.parent / scaling.PAGE
-    pages = {page: text, scale: scaling.page(scale.read_text(encoding="utf-8"), records.RESULTS)}
+    front = records.ROOT / highlights.PAGE
+    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot, found)
+    pages = {
+        page: text,
+        scale: scaling.page(scale.read_text(encoding="utf-8"), records.RESULTS),
+        front: highlights.page(front.read_text(encoding="utf-8"), found, lines),
+    }
     if args.check:
         same = {path: path.exists() and path.read_text(encoding="utf-8") == made for path, made in pages.items()}
-        print(json.dumps({path.name: "up to date" if holds else "out of date" for path, holds in same.items()}))
+        told = {True: "up to date", False: "out of date"}
+        print(json.dumps({str(path.relative_to(records.ROOT)): told[holds] for path, holds in same.items()}))
         return 0 if all(same.values()) else 1
     for path, made in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made, encoding="utf-8")
         print(path.relative_to(records.ROOT))
-    lines = tables.summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot, found)
     kept = {name: tally.state for name, tally in tallies(known, found).items()}
     print(json.dumps({**{line.name: line.state for line in lines}, **kept}))
     return 0

@@ -41,3 +41,11 @@ def commits(own: Records) -> str:
 def number(value: float | None) -> str:
     """A measured number, one that may be missing."""
     return DASH if value is None else f"{value:,.1f}" if abs(value) < 1e5 else f"{value:,.0f}"
+
+
+def filled(text: str, part: str, made: str) -> str:
+    """The page ``text`` with ``made`` in its part of that name."""
+    begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{made}\n\n{end}{after}"

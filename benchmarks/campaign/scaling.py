@@ -10,7 +10,7 @@ from typing import NamedTuple
 from speed import data
 
 from campaign import records
-from campaign.markdown import commits, table
+from campaign.markdown import commits, filled, table
 from campaign.records import Record
 from headrace.buffer.bound import bound
 from headrace.buffer.config import PoolConfig, SamplingConfig
@@ -177,8 +177,5 @@ def modelled(results: Path) -> str:
 def page(text: str, results: Path) -> str:
     """The page ``text`` with its tables made anew."""
     for part, made in ((MEASURED, measured(results)), (MODEL, modelled(results))):
-        begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        text = f"{before}{begin}\n\n{made}\n\n{end}{after}"
+        text = filled(text, part, made)
     return text
