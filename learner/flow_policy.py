@@ -44,9 +44,8 @@ class FlowOptions:
     heads: int = option(4, help="heads of the attention", low=1, high=64)
     prefix_layers: int = option(1, help="layers of attention over the prefix", low=0, high=64)
     expert_layers: int = option(2, help="layers of the action expert", low=1, high=64)
-    horizon: int = option(
-        0, help="actions that are denoised at once; 0: those that are executed (window.chunk)", low=0, high=4096
-    )
+    horizon: int = option(0, help="actions denoised at once; 0: those that are executed (window.chunk)", low=0, high=4096)
+    dims: int = option(0, help="numbers of an action that are denoised, with padding; 0: the env's", low=0, high=4096)
     pretrained: str = option(
         "", help="directory of an exported flow policy (headrace export) that this one begins with; empty: random numbers"
     )
@@ -125,6 +124,7 @@ class FlowPolicy(SupportSACTraining):
     policy says that it has no density. Deterministic acting follows the ODE, from noise 0 or that of the caller's generator.
 
     Attributes:
+        noise_shape: (k, A) of the noise that an action is made of, and of the actions that are denoised at once.
         numbers: S, plain numbers that the actor sees.
         sight: what it sees.
 
@@ -140,16 +140,18 @@ class FlowPolicy(SupportSACTraining):
         super().__init__(spec, **options)
         own = self.options
         shape = spec.action.shape
-        self._executed, self._dims = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
-        self._actions = own.horizon or self._executed
-        if self._actions < self._executed:
-            raise SpecError(f"model.options.horizon: {own.horizon} actions, but {self._executed} are executed (window.chunk)")
+        self._executed = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
+        self.noise_shape = own.horizon or self._executed[0], own.dims or self._executed[1]
+        of = ("horizon", "actions", "are executed (window.chunk)"), ("dims", "numbers of an action", "are the env's")
+        for (name, what, which), whole, part in zip(of, self.noise_shape, self._executed, strict=True):
+            if whole < part:
+                raise SpecError(f"model.options.{name}: {whole} {what}, but {part} {which}")
         sights = {role: Sight(spec, role, own.words, own.masks) for role in ("actor", "critic")}
         self.prefix = self.make_prefix(sights["actor"])
         self.critic_prefix = self.make_prefix(sights["critic"]) if own.critic_prefix == OWN else None
         self.target_prefix = _frozen(self.critic_prefix)
         self.sight, self._critic_sight, self.numbers = sights["actor"], sights["critic"], sights["actor"].numbers
-        self.expert = self.make_expert(self._actions, self._dims)
+        self.expert = self.make_expert(*self.noise_shape)
         self.pool = Pool(own.width, own.heads)
         inputs = own.width + self._critic_sight.numbers + self.action_dim
         self.critics = make_critics(own.critics, inputs, own.critic_hidden, own.critic_tasks)
@@ -157,7 +159,7 @@ class FlowPolicy(SupportSACTraining):
         self.updates: Tensor
         self.register_buffer("updates", torch.zeros(()))
         self._generator: torch.Generator | None = None
-        self._pretrained = self._begin_with(own.pretrained) if own.pretrained else ""
+        self._pretrained = self.begin()
         self._stored = require_stored(self._pretrained, spec, "model.options.pretrained") if own.stored else ""
         if own.trains == LORA:
             add_low_rank(self.expert, own.lora_rank, own.lora_scale)
@@ -196,6 +198,18 @@ class FlowPolicy(SupportSACTraining):
         levels = own.noise == LEARNED
         return ActionExpert(actions, dims, width=own.width, heads=own.heads, layers=own.expert_layers, levels=levels)
 
+    def begin(self) -> str:
+        """Take the tensors that it begins with, once it is made; a digest of them, empty where these are random numbers."""
+        return self._begin_with(self.options.pretrained) if self.options.pretrained else ""
+
+    def to_box(self, actions: Tensor) -> Tensor:
+        """Executed actions ``(B, h, A)`` as paths end in them, to where [-1, 1] is the env's box; here they are that."""
+        return actions
+
+    def from_box(self, actions: Tensor) -> Tensor:
+        """The other way."""
+        return actions
+
     # --- the contract -----------------------------------------------------------------------------------------------
 
     @property
@@ -226,7 +240,7 @@ class FlowPolicy(SupportSACTraining):
         self, features: Prefix, generator: torch.Generator | None, deterministic: bool
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Action ``(B, D)`` at the end of a path, log of the path's density ``(B,)`` where the noise is learned, no latent."""
-        shape = (len(features.tokens), self._actions, self._dims)
+        shape = (len(features.tokens), *self.noise_shape)
         device = features.tokens.device
         still = deterministic and generator is None
         x = torch.zeros(shape, device=device) if still else self.draw(shape, generator, features)
@@ -239,7 +253,7 @@ class FlowPolicy(SupportSACTraining):
             noise = self.draw(shape, generator, features)
             x = mean + std * noise
             if isinstance(std, Tensor) and raw is not None:
-                step = flow.log_density(noise[:, : self._executed], std[:, : self._executed])
+                step = flow.log_density(self._real(noise), self._real(std))
                 log_prob = step if log_prob is None else log_prob + step
         return self._execute(x), log_prob, None
 
@@ -251,11 +265,6 @@ class FlowPolicy(SupportSACTraining):
     def prefix_width(self) -> int:
         """E of the prefix's tokens."""
         return int(self.options.width)
-
-    @property
-    def noise_shape(self) -> tuple[int, int]:
-        """(k, A) of the noise that an action is made of."""
-        return self._actions, self._dims
 
     def denoise(self, features: Prefix, noise: Tensor) -> Tensor:
         """Where the ODE leads from ``noise`` ``(B, k, A)``: an action ``(B, D)`` in [-1, 1], always the same for the same."""
@@ -274,15 +283,14 @@ class FlowPolicy(SupportSACTraining):
     def bc_loss(self, features: Prefix, action: Tensor, counts: Tensor) -> Tensor:
         """Flow matching on replayed actions ``(B, D)``: which way the noise leads to what was executed."""
         require_shape("action", action, (None, self.action_dim))
-        rows, shape = len(action), (len(action), self._executed, self._dims)
-        target, counted = action.reshape(shape), counts.reshape(shape)
-        if self._actions > self._executed:  # what lies behind the executed actions is nobody's, and counts nothing
-            behind = action.new_zeros((rows, self._actions - self._executed, self._dims))
-            target, counted = torch.cat((target, behind), dim=1), torch.cat((counted, behind), dim=1)
+        rows, (actions, dims), (steps, real) = len(action), self.noise_shape, self._executed
+        around = (0, dims - real, 0, actions - steps)  # what is behind the executed numbers is nobody's, and counts nothing
+        target = nn.functional.pad(self.from_box(action.reshape(rows, steps, real)), around)
+        counted = nn.functional.pad(counts.reshape(rows, steps, real), around)
         noise = self.draw(tuple(target.shape), self._generator, features)
         time = torch.rand(rows, generator=self._generator, device=action.device)
         velocity, _ = self._expert(flow.noisy(target, noise, time), time, features)
-        return flow.matching_loss(velocity, target, noise, counted) * (self._actions / self._executed)
+        return flow.matching_loss(velocity, target, noise, counted) * (actions * dims / (steps * real))
 
     def use_generator(self, generator: torch.Generator) -> None:
         """Draw noise and times of :meth:`bc_loss` from ``generator``."""
@@ -353,7 +361,11 @@ class FlowPolicy(SupportSACTraining):
 
     def _execute(self, x: Tensor) -> Tensor:
         """Of a chunk ``(B, k, A)`` what is executed, ``(B, D)`` inside the box."""
-        return x[:, : self._executed].clamp(-1.0, 1.0).flatten(1)
+        return self.to_box(self._real(x)).clamp(-1.0, 1.0).flatten(1)
+
+    def _real(self, x: Tensor) -> Tensor:
+        steps, dims = self._executed
+        return x[:, :steps, :dims]
 
     def _expert(self, x: Tensor, time: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor | None]:
         velocity, raw = self.expert(x, time, prefix)

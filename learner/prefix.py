@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +26,14 @@ class Prefix(NamedTuple):
         absent: ``(B, T)`` bool, tokens that nobody may attend to: padding, cameras that are not there.
         state: ``(B, S)`` the plain numbers among the observations.
         task: ``(B,)`` int64, the row's task, for critics that have networks for each; None for all others.
+        memory: what an encoder of one's own hands to its expert beside the tokens, such as each layer's keys and values.
     """
 
     tokens: Tensor
     absent: Tensor
     state: Tensor
     task: Tensor | None = None
+    memory: Any = None
 
     def detach(self) -> Prefix:
         """The same, through which no gradient flows."""

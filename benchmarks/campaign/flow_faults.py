@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 FLOW = ("tests/unit/learner/test_flow.py",)
 OFFLINE = ("tests/unit/learner/test_offline.py",)
+SMOLVLA, SMOL = "learner/smolvla.py", ("tests/unit/learner/test_smolvla.py",)
 PATH, POLICY, PREFIX = "learner/flow.py", "learner/flow_policy.py", "learner/prefix.py"
 
 PATHS = (
@@ -60,5 +61,17 @@ PATHS = (
         "self.clone(self._sample(batch))",
         OFFLINE,
     ),
+    # a policy of LeRobot
+    Mutant(
+        "density-of-padding",
+        POLICY,
+        "flow.log_density(self._real(noise), self._real(std))",
+        "flow.log_density(noise, std)",
+        SMOL,
+    ),
+    Mutant("smolvla-in-its-own-units", SMOLVLA, "return actions * self.slope + self.offset", "return actions", SMOL),
+    Mutant("smolvla-sees-raw-numbers", SMOLVLA, "scaled = (state - self.mean) / self.deviation", "scaled = state", SMOL),
+    Mutant("smolvla-of-some-tensors", SMOLVLA, "place / TENSORS, strict=True", "place / TENSORS, strict=False", SMOL),
+    Mutant("smolvla-by-any-lerobot", SMOLVLA, "self.checkpoint.version}", "0}", SMOL),
     Mutant("cloning-without-its-weight", "learner/contract.py", "loss = cloning.weight * cloned\n", "loss = cloned\n", OFFLINE),
 )
