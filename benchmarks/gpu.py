@@ -10,11 +10,13 @@ Needs torch, numpy and this checkout; nothing has to be installed. Rows of the t
 - ``copied``: ``SAC.update`` of numpy batches, each copied when it is needed; ``ahead``: copied on a stream of its own, from
   pinned memory, while the update before is computed, as the learner's loop has it; ``bf16``: the same with
   ``learner.precision: bf16``, where the device has it.
+- ``graphs``: as ``ahead``, with ``learner.cuda_graphs``; ``graphs bf16``: both. A line in the log says where it did not pay.
 - ``parity``: the largest difference of losses between CPU and device over some updates from equal weights, with equal noise.
+- ``graph_difference``: the same between updates that are launched one by one and those of a graph, with equal noise.
 - ``checkpoint``: a state that the device wrote and a CPU reads: equal tensors, and losses of the next update.
 
-Each figure is the median of windows that take turns. ``passed`` says whether parity and checkpoint held. Without a GPU the exit
-code is 2. The last line on stdout is one JSON object.
+Each figure is the median of windows that take turns. ``passed`` says whether parity, graphs and checkpoint held. Without a GPU
+the exit code is 2. The last line on stdout is one JSON object.
 """
 
 # ruff: noqa: E402  # the checkout has to be found before it is imported
@@ -47,7 +49,7 @@ from torch import Tensor
 
 from headrace.common.batch import Batch
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
-from headrace.learner.config import BF16, FP32, LearnerConfig
+from headrace.learner.config import BF16, LearnerConfig
 from headrace.learner.distribution import TanhGaussian
 from headrace.learner.mlp import MLP
 from headrace.learner.precision import is_native
@@ -125,10 +127,11 @@ def main(words: list[str] | None = None) -> int:
     out |= speed(device, numbers, make_batches(64, seed=0))
     out["parity"] = parity(device, updates)
     out["bf16_difference"] = bf16_difference(device, updates)
+    out["graph_difference"] = graph_difference(device, updates)
     out["checkpoint"] = checkpoint_to_cpu(device)
     if device.type == "cuda":
         out["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
-    out["passed"] = max(out["parity"], out["checkpoint"]) <= TOLERANCE
+    out["passed"] = max(out["parity"], out["checkpoint"], out["graph_difference"] or 0.0) <= TOLERANCE
     show(out)
     print(json.dumps(out))
     return 0 if out["passed"] else 1
@@ -144,8 +147,12 @@ def speed(device: torch.device, numbers: Numbers, batches: list[Batch]) -> dict[
         "copied": lambda: sac.update(next(order)),
         "ahead": ahead(sac, cycle(batches)),
     }
+    if device.type == "cuda":
+        steps["graphs"] = ahead(make_sac(device, cuda_graphs=True), cycle(batches))
     if is_native(device):
         steps["bf16"] = ahead(make_sac(device, precision=BF16), cycle(batches))
+        if device.type == "cuda":
+            steps["graphs bf16"] = ahead(make_sac(device, precision=BF16, cuda_graphs=True), cycle(batches))
     found = numbers.rates(steps)
     return {
         "updates_s": found,
@@ -187,6 +194,13 @@ def bf16_difference(device: torch.device, updates: int) -> float | None:
     return apart(narrow, losses(make_sac(device, TiedMLP), updates))
 
 
+def graph_difference(device: torch.device, updates: int) -> float | None:
+    """How far losses of graphs are from those of updates that are launched one by one; None without a GPU."""
+    if device.type != "cuda":
+        return None
+    return apart(*(losses(make_sac(device, cuda_graphs=graphs), updates) for graphs in (True, False)))
+
+
 def checkpoint_to_cpu(device: torch.device) -> float:
     """A state written from the device and read by a CPU: the largest difference of tensors, and of the next losses."""
     there, here = make_sac(device, TiedMLP), make_sac(torch.device("cpu"), TiedMLP, seed=1)
@@ -221,7 +235,8 @@ def losses(sac: SAC, updates: int, first: int = 0) -> list[list[float]]:
     """Of each update, on batches that depend on its number alone."""
     found = []
     for number in range(first, first + updates):
-        sac.model.noise = torch.Generator().manual_seed(number)
+        if isinstance(sac.model, TiedMLP):
+            sac.model.noise = torch.Generator().manual_seed(number)
         (batch,) = make_batches(1, seed=number)
         metrics = sac.update(batch)
         found.append([float(metrics[name]) for name in LOSSES])
@@ -230,10 +245,10 @@ def losses(sac: SAC, updates: int, first: int = 0) -> list[list[float]]:
     return found
 
 
-def make_sac(device: torch.device, cls: type[MLP] = MLP, seed: int = 0, precision: str = FP32) -> SAC:
+def make_sac(device: torch.device, cls: type[MLP] = MLP, seed: int = 0, **options: Any) -> SAC:
     torch.manual_seed(seed)
     spec = make_spec()
-    config = LearnerConfig(batch_size=ROWS, device=device.type, precision=precision)
+    config = LearnerConfig(batch_size=ROWS, device=device.type, **options)
     return SAC(cls(spec).to(device), spec, config, seed)
 
 
@@ -271,6 +286,8 @@ def show(out: Mapping[str, Any]) -> None:
         f"losses differ by {out['parity']:.1e} from those of a CPU, by {out['checkpoint']:.1e} behind a checkpoint"
         f" (at most {TOLERANCE:g})"
     )
+    if out["graph_difference"] is not None:
+        print(f"and by {out['graph_difference']:.1e} as graphs")
     if out["bf16_difference"] is not None:
         print(f"and by {out['bf16_difference']:.1e} in bf16")
 

@@ -64,6 +64,7 @@ class SupportSACTraining(nn.Module):
 
     Options: ClassVar[type[Any]] = NoOptions
     LATENT: ClassVar[bool] = False  # whether it decides on latents (window.latent)
+    CAPTURABLE: ClassVar[bool] = False  # whether its steps are the same kernels each time (learner.cuda_graphs)
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__()

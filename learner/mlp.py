@@ -41,6 +41,7 @@ class MLP(SupportSACTraining):
     """
 
     Options: ClassVar[type[Any]] = MLPOptions
+    CAPTURABLE: ClassVar[bool] = True
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__(spec, **options)

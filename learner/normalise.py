@@ -28,7 +28,7 @@ class ObsNormaliser:
         self._shapes = {o.key: o.shape for o in spec.obs if o.dtype == "<f4"}
         self._mean = {key: torch.zeros(shape, device=device) for key, shape in self._shapes.items()}
         self._var = {key: torch.ones(shape, device=device) for key, shape in self._shapes.items()}
-        self._scale: dict[str, Tensor] = {}
+        self._scale = {key: torch.ones(shape, device=device) for key, shape in self._shapes.items()}
         self._rescale()
 
     def load(self, statistics: ObsStatistics) -> None:
@@ -78,4 +78,5 @@ class ObsNormaliser:
         return {**means, **{f"var.{key}": tensor for key, tensor in self._var.items()}}
 
     def _rescale(self) -> None:
-        self._scale = {key: (var + VAR_FLOOR).sqrt() for key, var in self._var.items()}
+        for key, scale in self._scale.items():  # in place, where a recorded update reads it
+            scale.copy_((self._var[key] + VAR_FLOOR).sqrt())

@@ -102,6 +102,7 @@ class Pixels(SupportSACTraining):
     """
 
     Options: ClassVar[type[Any]] = PixelOptions
+    CAPTURABLE: ClassVar[bool] = True
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__(spec, **options)

@@ -7,14 +7,15 @@ this file decides what is summed, when, and which steps count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from headrace.common.batch import Batch
+from headrace.common.clock import Clock, MonotonicClock
 from headrace.common.errors import ConfigError
 from headrace.common.specs import TransitionSpec
 from headrace.common.statistics import ObsStatistics
@@ -25,12 +26,27 @@ from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, Cr
 from headrace.learner.group import Group, Order
 from headrace.learner.losses import over_critics, td_error, td_target, value_scale
 from headrace.learner.micro import Found, blank, joined, parts_of, split
+from headrace.learner.recorded import CudaGraphs, Recorded, Recorder
 from headrace.learner.sample import Sample, Sampler, of_batch
 from headrace.learner.subset import CriticSubset
 from headrace.learner.temperature import ALARM
 from headrace.learner.train_state import TrainState
 
 Metrics = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which steps an update consists of, beside the critics' own: of the actor, of the target, or of a cloning alone."""
+
+    clones: bool = False
+    actor: bool = False
+    target: bool = False
+
+    def __str__(self) -> str:
+        """In words."""
+        steps = {"a cloning": self.clones, "critics": not self.clones, "actor": self.actor, "target": self.target}
+        return ", ".join(name for name, due in steps.items() if due)
 
 
 class SAC(TrainState):
@@ -83,6 +99,9 @@ class SAC(TrainState):
         self._subset = CriticSubset(config.target_critics, self.generator, self._group)
         self._skip = torch.zeros((), device=self.device)
         self._mean_abs_q = torch.ones((), device=self.device)
+        self._recorded: Recorded | None = None
+        if config.cuda_graphs:
+            self.record(CudaGraphs())
 
     def update(
         self,
@@ -110,9 +129,42 @@ class SAC(TrainState):
         self._take_statistics(statistics)
         self._counts = counts
         self.step += 1
-        metrics = self._update(batch, actor_batch)
-        self._skipped = metrics["sac/updates_skipped"] = self._skipped + self._skip
-        return metrics
+        plan = self._plan()
+        batches = [batch] if actor_batch is None else [batch, actor_batch]
+        batches = batches[-1:] if plan.clones else batches if plan.actor else batches[:1]
+        if self._recorded is not None:
+            return self._recorded(plan, [self.prepare.columns(each) for each in batches])
+        return self.make(plan, [self.prepare(each) for each in batches])
+
+    def record(self, recorder: Recorder, clock: Clock | None = None) -> None:
+        """Have updates recorded from now on, where that pays.
+
+        Raises:
+            ConfigError: the model's steps are not the same each time, or there are several ranks.
+        """
+        if not self.model.CAPTURABLE or self._group.size > 1:
+            what = f"{self._group.size} ranks" if self.model.CAPTURABLE else f"the steps of {type(self.model).__name__}"
+            raise ConfigError(f"learner.cuda_graphs: true, but {what} cannot be recorded; nearest valid: false")
+        self._recorded = Recorded(self, recorder, clock or MonotonicClock())
+
+    def make(self, plan: Plan, samples: Sequence[Sample]) -> Metrics:
+        """All that one update does on the device, always the same for one plan and samples of one shape.
+
+        Args:
+            plan: its steps.
+            samples: of the critics, and behind it that of the actor where that has one of its own; of a cloning the actor's.
+        """
+        sample = self._seen(samples[0])
+        if plan.clones:
+            metrics = self.clone(sample)
+        else:
+            metrics = self.update_critic(sample) | self.rewards.metrics()
+            if plan.actor:
+                metrics |= self.update_actor(sample if len(samples) == 1 else self._seen(samples[1]))
+            if plan.target:
+                self.update_target_network()
+        self._skipped.add_(self._skip)
+        return {**metrics, "sac/updates_skipped": self._skipped.clone()}
 
     def clone(self, sample: Sample) -> Metrics:
         """One step of the actor by cloning alone; nothing else changes."""
@@ -142,8 +194,8 @@ class SAC(TrainState):
             means["critic/qvalue_abs_mean"] = self._mean_abs_q = over_critics(found.q, self.config.actor_reduction).abs().mean()
         self._reduce(sample, found.gradients, found.loss, *means.values())
         norm = self._step(self.critic_optimizer, found.loss, found.gradients, buffers, self._critic_clip)
-        self._outside = self._outside + sample.outside
-        return {"critic/loss": found.loss, "critic/grad_norm": norm, **means, "data/actions_clipped": self._outside}
+        self._outside.add_(sample.outside)
+        return {"critic/loss": found.loss, "critic/grad_norm": norm, **means, "data/actions_clipped": self._outside.clone()}
 
     def update_actor(self, sample: Sample) -> Metrics:
         """One step of the actor and of the temperature; nothing else changes."""
@@ -165,18 +217,13 @@ class SAC(TrainState):
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
-    def _update(self, batch: Batch, actor_batch: Batch | None) -> Metrics:
+    def _plan(self) -> Plan:
         """The steps that this update consists of: cloning first, then the critics alone, then all."""
         config, step = self.config, self.step - self.config.cloning_updates
         if step <= 0:
-            return self.clone(self._sample(batch if actor_batch is None else actor_batch))
-        sample = self._sample(batch)
-        metrics = self.update_critic(sample) | self.rewards.metrics()
-        if step > config.critic_warmup_updates and step % config.actor_update_interval == 0:
-            metrics |= self.update_actor(sample if actor_batch is None else self._sample(actor_batch))
-        if step % config.target_update_interval == 0:
-            self.update_target_network()
-        return metrics
+            return Plan(clones=True)
+        actor = step > config.critic_warmup_updates and step % config.actor_update_interval == 0
+        return Plan(actor=actor, target=step % config.target_update_interval == 0)
 
     def _step_actor(self, sample: Sample, judge: Callable[[Sample], ActorGradients]) -> Metrics:
         """A step of the actor, and of its average, with the gradients that ``judge`` finds."""
@@ -190,8 +237,8 @@ class SAC(TrainState):
             self.average.follow(self.model.policy_tensors(), self._skip)
         return {"actor/loss": found.loss, "actor/grad_norm": norm, **means}
 
-    def _sample(self, batch: Batch) -> Sample:
-        sample = self.augment(self.prepare(batch))
+    def _seen(self, sample: Sample) -> Sample:
+        sample = self.augment(sample)
         if self.model.sharding is None or (self._counts and sample.counts):
             return sample
         return blank(sample)  # 0 times the gradients of what may not be finite would be none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,17 @@ class Sampler:
         Raises:
             SpecError: the batch has other columns or keys than the spec, or is of a task that is not among those told apart.
         """
-        columns = self._load(batch) if self._uploads is None else self._uploads.take(batch)
+        sample = self.of(self.columns(batch))
+        if not self._spec.latent:
+            return sample
+        return replace(sample, kept=self._kept(batch.rows), counts=bool(batch.rows["has_latent"].any()))
+
+    def columns(self, batch: Batch) -> Columns:
+        """The batch's columns on the device; raises :class:`SpecError` as :meth:`__call__`."""
+        return self._load(batch) if self._uploads is None else self._uploads.take(batch)
+
+    def of(self, columns: Columns) -> Sample:
+        """What is made of the columns of a batch, by the same steps for all batches of one shape."""
         action, outside = self._decided(columns)
         return Sample(
             self._observe("obs", columns),
@@ -106,8 +116,6 @@ class Sampler:
             columns.get("weights"),
             columns.get("cloned"),
             self._next_action(columns),
-            self._kept(batch.rows) if self._spec.latent else None,
-            not self._spec.latent or bool(batch.rows["has_latent"].any()),
         )
 
     def _load(self, batch: Batch) -> Columns:

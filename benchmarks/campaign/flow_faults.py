@@ -57,8 +57,8 @@ PATHS = (
     Mutant(
         "cloning-of-the-critics-rows",
         "learner/sac.py",
-        "self.clone(self._sample(batch if actor_batch is None else actor_batch))",
-        "self.clone(self._sample(batch))",
+        "batches = batches[-1:] if plan.clones else",
+        "batches = batches[:1] if plan.clones else",
         OFFLINE,
     ),
     # a policy of LeRobot

@@ -8,6 +8,7 @@ OPTIONS, CRITIC = ("tests/unit/learner/test_sac_options.py",), ("tests/unit/lear
 GROUP, DEMANDS = ("tests/unit/learner/test_group.py",), ("tests/protocol/test_demands.py",)
 MICRO = ("tests/unit/learner/test_micro.py",)
 SHARDING = ("tests/unit/learner/test_sharding.py",)
+RECORDED = ("tests/unit/learner/test_recorded.py",)
 UPLOADS, FEED = ("tests/unit/learner/test_uploads.py",), ("tests/unit/learner/test_feed.py",)
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
 PRECISION = ("tests/unit/learner/test_precision.py",)
@@ -268,6 +269,60 @@ LEARNER = (
     Mutant("copies-that-nobody-waits-for", "learner/uploads.py", "        stream.wait_event(copied)\n", "", UPLOADS),
     Mutant("copied-twice", "learner/uploads.py", "self._begun.pop(id(batch), None)", "None", UPLOADS),
     Mutant("other-objects-than-were-shown", "learner/feed.py", "return parts or rows.split", "return rows[:].split", FEED),
+    # recorded updates
+    Mutant(
+        "skipped-updates-bound-anew",
+        "learner/sac.py",
+        "self._skipped.add_(self._skip)",
+        "self._skipped = self._skipped + self._skip",
+        RECORDED,
+    ),
+    Mutant(
+        "scales-bound-anew",
+        "learner/normalise.py",
+        "scale.copy_((self._var[key] + VAR_FLOOR).sqrt())",
+        "self._scale[key] = (self._var[key] + VAR_FLOOR).sqrt()",
+        RECORDED,
+    ),
+    Mutant("graphs-see-the-first-batch", "learner/recorded.py", "[new[name] for name in own]", "list(own.values())", RECORDED),
+    Mutant(
+        "errors-of-the-batch-behind", "learner/recorded.py", "None if errors is None else errors.clone()", "errors", RECORDED
+    ),
+    Mutant(
+        "the-trial-is-learned-from",
+        "learner/recorded.py",
+        "        finally:\n            self._sac.set_state(state)\n",
+        "        finally:\n            pass\n",
+        RECORDED,
+    ),
+    Mutant(
+        "graphs-with-other-numbers-are-taken",
+        "learner/recorded.py",
+        "if not np.allclose(graph, plain, APART, APART, equal_nan=True) or",
+        "if",
+        RECORDED,
+    ),
+    Mutant(
+        "graphs-with-standing-noise-are-taken", "learner/recorded.py", " or not torch.equal(noise, graph_noise):", ":", RECORDED
+    ),
+    Mutant("slower-graphs-are-taken", "learner/recorded.py", "(record if replayed > launched else None)", "record", RECORDED),
+    Mutant("one-graph-for-all-steps", "learner/recorded.py", "kind = plan, *(", "kind = 0, *(", RECORDED),
+    Mutant(
+        "kinds-without-end",
+        "learner/recorded.py",
+        "if kind not in self._kinds and len(self._kinds) < MOST_KINDS:",
+        "if kind not in self._kinds:",
+        RECORDED,
+    ),
+    Mutant("noise-of-what-failed", "learner/recorded.py", "generator.graphsafe_set_state(noise)", "pass", RECORDED),
+    Mutant("records-outlive-one-that-failed", "learner/recorded.py", "dict.fromkeys(self._kinds)", "self._kinds", RECORDED),
+    Mutant(
+        "any-model-is-recorded",
+        "learner/sac.py",
+        "if not self.model.CAPTURABLE or self._group.size > 1:",
+        "if self._group.size > 1:",
+        RECORDED,
+    ),
     # micro-batches
     Mutant("a-draw-of-critics-for-each-part", "learner/subset.py", "if self._drawn is None:", "if True:", MICRO),
     Mutant("parts-weigh-alike", "learner/micro.py", "(high - low) / rows)", "1 / parts)", MICRO),

@@ -171,9 +171,9 @@ _TARGET_NETWORK = (
     fault(
         "target-moves-twice-an-update",
         "learner/sac.py",
-        "        if step % config.target_update_interval == 0:\n            self.update_target_network()\n",
-        "        if step % config.target_update_interval == 0:\n            self.update_target_network()\n"
-        "            self.update_target_network()\n",
+        "            if plan.target:\n                self.update_target_network()\n",
+        "            if plan.target:\n                self.update_target_network()\n"
+        "                self.update_target_network()\n",
         SAC + "target_moves_by_tau_once_per_update",
     ),
     fault(

@@ -36,6 +36,7 @@ def test_the_same_code_runs_on_a_cpu(gpu, capsys):
     assert set(out["updates_s"]) == {"eager", "copied", "ahead", *(["bf16"] if native else [])}
     assert min(out["updates_s"].values()) > 0
     assert (out["parity"], out["checkpoint"], out["passed"]) == (0.0, 0.0, True)
+    assert out["graph_difference"] is None
     assert 0 < out["bf16_difference"] < 0.2 if native else out["bf16_difference"] is None
 
 
