@@ -10,12 +10,14 @@ from campaign.planting import Mutant
 TESTS = "tests/unit/"
 SAC = TESTS + "learner/test_sac.py::test_"
 LOSSES, DENSITY = (TESTS + f"learner/test_{name}.py" for name in ("losses", "distribution"))
-MODELS, AVERAGE = (TESTS + f"learner/test_{name}.py" for name in ("models", "average"))
+MODELS, AVERAGE, TEMPERATURE = (TESTS + f"learner/test_{name}.py" for name in ("models", "average", "temperature"))
 PRECISION = TESTS + "learner/test_precision.py::test_targets_are_exact_whatever_networks_multiply"
 RESUME = TESTS + "learner/test_checkpoint.py::test_resuming_is_exact_to_the_bit"
 LANES = TESTS + "actor/test_gym_lanes.py::test_"
 ASSEMBLER, POLICY = (TESTS + f"actor/test_{name}.py" for name in ("assembler", "policy"))
 POOL, PRIORITIES, MIX = (TESTS + f"buffer/test_{name}.py" for name in ("row_pool", "priorities", "mix"))
+WRAPPED = TESTS + "buffer/test_pool_random.py::test_rule_9_windows_of_a_pool_that_has_wrapped_are_of_one_episode_each"
+SNAPSHOT = TESTS + "buffer/test_snapshot.py"
 BLOCK = TESTS + "common/test_block.py"
 
 
@@ -158,6 +160,13 @@ _TEMPERATURE = (
     ),
     fault("softplus-climbs-as-exp", "learner/losses.py", "else raw.sigmoid()) * excess", "else raw.exp()) * excess", LOSSES),
     fault("temperature-trains-the-policy", "learner/losses.py", "excess = log_prob.detach()", "excess = log_prob", LOSSES),
+    fault(
+        "a-temperature-that-is-its-own-number",
+        "learner/losses.py",
+        'if form == "auto_softplus" else raw.exp()\n\n\ndef',
+        'if form == "auto_softplus" else raw\n\n\ndef',
+        TEMPERATURE,
+    ),
     fault("no-alarm-of-alpha", "learner/temperature.py", "ALARM = 1e3", "ALARM = 1e30", SAC + "alarm_when_alpha_runs_away"),
 )
 _TARGET_NETWORK = (
@@ -324,6 +333,27 @@ _DRAWING = (
         MIX,
     ),
     fault(
+        "actor-moves-in-every-slice",
+        "learner/sac.py",
+        " and step % config.actor_update_interval == 0",
+        "",
+        SAC + "intervals",
+    ),
+    fault(
+        "rows-behind-the-cursor-are-drawn",
+        "buffer/sampler.py",
+        "self._tombstones.step_over(places + tail)",
+        "self._tombstones.step_over(np.maximum(places + tail - 1, 0))",
+        WRAPPED,
+    ),
+    fault(
+        "frames-of-another-block",
+        "buffer/segment.py",
+        'column["obs"][slots] += frame_head\n',
+        'column["obs"][slots] += max(0, frame_head - 1)\n',
+        WRAPPED,
+    ),
+    fault(
         "sets-one-behind-the-other",
         "buffer/mix.py",
         'order = np.argsort(places, kind="stable")',
@@ -376,6 +406,13 @@ _RESUMING = (
         "            self.generator.set_state(state)\n",
         "            pass\n",
         RESUME,
+    ),
+    fault(
+        "draws-begin-anew",
+        "buffer/sampling.py",
+        "        self._random.set_state({",
+        "        self._random.check_state({",
+        SNAPSHOT,
     ),
     fault(
         "updates-are-counted-anew",

@@ -88,3 +88,23 @@ def test_interleavings(seed, tmp_path):
             check(pool, model, capacity)
     check(pool, model, capacity)
     pool.close()
+
+
+def test_rule_9_windows_of_a_pool_that_has_wrapped_are_of_one_episode_each():
+    spec, rng = lane_spec(window=3), np.random.default_rng(0)
+    pool, lanes = SACReplayPool(1000, spec=spec, rng=rng), [Lane(spec, i) for i in range(3)]
+    while pool.counters()["rows_accepted"] < 1500:
+        lane = lanes[rng.integers(3)]
+        first = lane.seq
+        pool.insert(lane.block(int(rng.integers(1, 10))), f"a{lane.actor}", 1, first)
+    drawn = set()
+    for _ in range(200):
+        batch = pool.sample(500)
+        prove(batch, spec)
+        rows, left = batch.rows, np.array(Lane.lengths)[batch.rows["episode"] % 3] - batch.rows["t"]
+        np.testing.assert_array_equal(rows["steps"], np.minimum(3, left))
+        np.testing.assert_array_equal(rows["terminated"], left <= 3)
+        inside = np.arange(3) < rows["steps"][:, None]
+        np.testing.assert_array_equal(rows["rewards"], inside * (rows["t"][:, None] + np.arange(3)))
+        drawn |= set(batch.ids.tolist())
+    assert drawn == set(range(pool.tail, pool.head))  # so tails of episodes too
