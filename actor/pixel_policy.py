@@ -15,6 +15,7 @@ from headrace.common.convolutions import encode, encoder_shapes, projected, proj
 from headrace.common.errors import SpecError
 from headrace.common.shrinking import seen_at, shrunk
 from headrace.common.specs import ObsSpec, TransitionSpec
+from headrace.common.switches import switch_places
 from headrace.common.weights import WeightSet, require_policy
 
 Array = np.ndarray[Any, Any]
@@ -38,6 +39,7 @@ class PixelLayout:
         strides: of each convolution.
         hidden: layers of the dense network.
         shapes: name -> shape of every tensor.
+        switches: places among the numbers of a decision that are -1 or 1 alone.
     """
 
     cameras: Mapping[int, ObsSpec]
@@ -46,6 +48,7 @@ class PixelLayout:
     strides: tuple[int, ...]
     hidden: int
     shapes: Mapping[str, tuple[int, ...]]
+    switches: tuple[int, ...]
 
     @classmethod
     def of(cls, policy: Mapping[str, Any], spec: TransitionSpec) -> PixelLayout:
@@ -58,6 +61,7 @@ class PixelLayout:
             options = policy["options"]
             channels, strides, hidden = (tuple(int(n) for n in options[name]) for name in ("channels", "strides", "hidden"))
             kept, size = int(options["projection"]), int(options.get("size", 0))  # a policy of before there was a size
+            switches = tuple(int(dim) for dim in options.get("switches", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"policy.options: not those of pixels: {type(error).__name__}: {error}") from error
         if len(channels) != len(strides) or min((*channels, *strides, *hidden, kept, size + 1)) < 1:
@@ -76,7 +80,7 @@ class PixelLayout:
             images += features
         plain = spec.stack * sum(math.prod(o.shape) for o in rest)
         shapes |= projected_shapes("actor", images, plain, kept, hidden, 2 * math.prod(spec.action.shape))
-        return cls(cameras, rest, size, strides, len(hidden), shapes)
+        return cls(cameras, rest, size, strides, len(hidden), shapes, switch_places(spec.action, switches))
 
 
 class PixelPolicy:
@@ -110,7 +114,7 @@ class PixelPolicy:
             images = [encode(tensors, f"encoders.{n}", pictures, strides) for n, pictures in seen.items()]
             rest = [_flat(obs[o.key], o) for o in self._layout.rest]
             head = projected(tensors, "actor", images, rest, self._layout.hidden)
-            unit = squashed(head, LOG_STD, rng, deterministic)
+            unit = squashed(head, LOG_STD, rng, deterministic, self._layout.switches)
             return self._box.place(unit.reshape(len(head), *self._shape))
 
 

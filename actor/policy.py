@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from headrace.common.errors import SpecError
 from headrace.common.rounding import inwards
 from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.statistics import NORMAL_LIMIT, VAR_FLOOR
+from headrace.common.switches import switch_places
 from headrace.common.weights import WeightSet, require_policy
 
 Array = np.ndarray[Any, Any]
@@ -118,6 +119,7 @@ class MlpLayout:
         log_std: smallest and largest log standard deviation.
         normalise: whether float keys are normalised by ``mean.{key}`` and ``var.{key}``.
         action: bounds.
+        switches: places among the numbers of a decision that are -1 or 1 alone.
     """
 
     keys: tuple[ObsSpec, ...]
@@ -127,6 +129,7 @@ class MlpLayout:
     log_std: tuple[float, float]
     normalise: bool
     action: ActionSpec
+    switches: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, policy: Mapping[str, Any], spec: TransitionSpec) -> MlpLayout:
@@ -140,6 +143,7 @@ class MlpLayout:
             keys, hidden = [str(key) for key in policy["keys"]], tuple(int(n) for n in policy["hidden"])
             bounds = tuple(float(x) for x in policy["low"]), tuple(float(x) for x in policy["high"])
             plain = int(policy["stack"]), str(policy["activation"]), (float(low), float(high)), bool(policy["normalise"])
+            switches = tuple(int(dim) for dim in policy.get("switches", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"policy: not the description of an MLP: {type(error).__name__}: {error}") from error
         stack, activation, log_std, normalise = plain
@@ -157,7 +161,8 @@ class MlpLayout:
             raise SpecError(f"policy.activation: {activation!r} is not one of {', '.join(ACTIVATIONS)}")
         if any(n < 1 for n in hidden) or not log_std[0] < log_std[1]:
             raise SpecError(f"policy: hidden widths {hidden} must be positive and log_std {log_std} ordered")
-        return cls(tuple(seen[key] for key in keys), stack, hidden, activation, log_std, normalise, spec.action)
+        places = switch_places(spec.action, switches, "policy.switches")
+        return cls(tuple(seen[key] for key in keys), stack, hidden, activation, log_std, normalise, spec.action, places)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -257,7 +262,7 @@ class MlpPolicy:
                 x = _clip((x - shift) / scale, -limit, limit)
             for w, b in trunk:
                 x = self._activation(x @ w + b)
-            unit = squashed(x @ weight + bias, self._layout.log_std, rng, deterministic)
+            unit = squashed(x @ weight + bias, self._layout.log_std, rng, deterministic, self._layout.switches)
             return self._box.place(unit.reshape(len(x), *self._layout.action.shape))
 
     def _gather(self, obs: Mapping[str, Array]) -> Array:
@@ -324,20 +329,32 @@ def require_tensors(weights: WeightSet, shapes: Mapping[str, tuple[int, ...]]) -
             raise SpecError(f"weights: tensor {name!r} holds NaN or infinity")
 
 
-def squashed(head: Array, log_std: tuple[float, float], rng: np.random.Generator, deterministic: bool) -> Array:
-    """Actions ``(L, D)`` in [-1, 1] of a tanh-Gaussian: a sample, or its mode.
+def squashed(
+    head: Array,
+    log_std: tuple[float, float],
+    rng: np.random.Generator,
+    deterministic: bool,
+    switches: Sequence[int] = (),
+) -> Array:
+    """Actions ``(L, D)`` in [-1, 1] of a tanh-Gaussian: a sample, or its mode. Switches are the sign of a spread of 1.
 
     Args:
         head: ``(L, 2D)``, means first, then log standard deviations.
         log_std: least and largest of these.
         rng: source of the noise.
         deterministic: the mode.
+        switches: which of the D numbers are -1 or 1.
     """
     half = head.shape[1] // 2
-    u = head[:, :half]
+    u, at = head[:, :half], list(switches)
     if not deterministic:
-        u = u + np.exp(_clip(head[:, half:], *log_std)) * rng.standard_normal(u.shape, np.float32)
-    return np.asarray(np.tanh(u))
+        spread = np.exp(_clip(head[:, half:], *log_std))
+        spread[:, at] = 1
+        u = u + spread * rng.standard_normal(u.shape, np.float32)
+    unit = np.asarray(np.tanh(u))
+    if at:
+        unit[:, at] = np.sign(u[:, at]) + (u[:, at] == 0)  # what is no number stays so, and a guard sees it
+    return unit
 
 
 def _clip(x: Array, low: Any, high: Any) -> Array:

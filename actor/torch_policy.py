@@ -67,13 +67,23 @@ class TorchMlpPolicy:
         mean, log_std = self._head({o.key: torch.tensor(obs[o.key], device=self._device) for o in self._layout.keys})
         if not deterministic:
             noise = torch.randn(mean.shape, generator=_generator(rng, self._device), device=self._device)
-            mean = mean + log_std.clamp(*self._layout.log_std).exp() * noise
-        unit = torch.tanh(mean).cpu().numpy()
+            spread = log_std.clamp(*self._layout.log_std).exp()
+            spread[:, list(self._layout.switches)] = 1.0
+            mean = mean + spread * noise
+        unit = self._squashed(mean).cpu().numpy()
         return self._box.place(unit.reshape(len(unit), *self._layout.action.shape))
 
     def mode(self, obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The mode of the policy in [-1, 1], ``(L, D)``, at observations as in :meth:`act`; can be traced."""
-        return torch.tanh(self._head(obs)[0])
+        return self._squashed(self._head(obs)[0])
+
+    def _squashed(self, u: torch.Tensor) -> torch.Tensor:
+        """tanh, and the end on whose side a switch is."""
+        unit, at = torch.tanh(u), list(self._layout.switches)
+        if at:
+            ends = torch.where(u[:, at] >= 0, 1.0, -1.0)
+            unit[:, at] = torch.where(u[:, at].isnan(), u[:, at], ends)
+        return unit
 
     def _head(self, obs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Means and log standard deviations, ``(L, D)`` each."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from headrace.common.errors import SpecError
+from headrace.learner.gradients import Branch
 from headrace.learner.losses import require_shape
 from headrace.learner.shards import held
 
@@ -28,6 +29,20 @@ def or_executed(action: Tensor, executed: Tensor | None) -> Tensor:
         return action
     require_shape("executed", executed, tuple(action.shape))
     return torch.where(executed.isnan(), action, executed)
+
+
+def expected(found: Sequence[Tensor | None], branches: Sequence[Branch]) -> Tensor | None:
+    """The mean over ``branches`` by their chances of what was ``found`` for each, ``(B, ...)``; None where nothing was."""
+    first, chance = found[0], branches[0].chance
+    if first is None or chance is None:
+        return first
+    shape = (-1, *[1] * (first.dim() - 1))
+    parts = [
+        each * b.chance.view(shape)
+        for each, b in zip(found, branches, strict=True)
+        if each is not None and b.chance is not None
+    ]
+    return torch.stack(parts).sum(dim=0)
 
 
 def gradients_of(

@@ -15,6 +15,7 @@ MIN, MEAN = REDUCTIONS = ("min", "mean")
 REPLICATED, SHARDED = STRATEGIES = ("replicated", "sharded")
 CPU, CUDA = DEVICES = ("cpu", "cuda")
 FP32, BF16 = PRECISIONS = ("fp32", "bf16")
+SWITCHES_HELP = "dimensions of the action that are one end of their bounds or the other, such as that of a gripper"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class MLPOptions:
         None, help="widths of the critics' hidden layers; none: those of hidden", low=1, high=65536
     )
     critics: int = option(2, help="number of critics", low=1, high=64)
+    switches: tuple[int, ...] = option((), help=SWITCHES_HELP, low=0)
     critic_layer_norm: bool = option(False, help="whether the critics' hidden layers have layer norm")
     critic_dropout: float = option(
         0.0, help="share of the critics' hidden units that each pass leaves out, also for targets", low=0, high=0.9

@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from headrace.common.config import dump, load
 from headrace.common.cores import usable_cores
 from headrace.common.specs import TransitionSpec
-from headrace.learner.autograd import detached, gradients_of, in_eval_mode, or_executed
+from headrace.learner.autograd import detached, expected, gradients_of, in_eval_mode, or_executed
 from headrace.learner.code import code_of
 from headrace.learner.config import FP32, MIN, NoOptions
-from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, CriticGradients
+from headrace.learner.gradients import ActorGradients, Branch, Cloning, Conservatism, CriticGradients
 from headrace.learner.losses import actor_loss, cloning_loss, conservative_penalty, critic_loss, require_shape
 from headrace.learner.precision import multiplying, require_native, require_whole
 from headrace.learner.shards import held
+from headrace.learner.switched import ends
 
 if TYPE_CHECKING:
     from headrace.learner.sharding import Sharding
@@ -44,6 +45,7 @@ PASSES = (  # methods that run networks
     "sac_target_features",
     "sac_forward_actor",
     "sac_forward_critic",
+    "sac_branches",
     "_get_logprobs",
     "bc_loss",
 )
@@ -173,8 +175,25 @@ class SupportSACTraining(nn.Module):
 
     @property
     def sac_entropy_dim(self) -> int:
-        """Over how many numbers log pi is a sum; the target entropy is so many times that of one. Here the action's."""
-        return self.action_dim
+        """Over how many numbers log pi is a sum; the target entropy is so many times that of one. Here the action's.
+
+        Switches are left out: theirs is between 0 and log 2, and a sure choice has none.
+        """
+        return self.action_dim - len(self.sac_switches)
+
+    @property
+    def sac_switches(self) -> Sequence[int]:
+        """Which of the D numbers of an action are -1 or 1 and nothing between, such as a gripper; here none."""
+        return ()
+
+    def sac_branches(self, features: Any, generator: torch.Generator | None) -> Sequence[Branch]:
+        """Actions of the policy that the actor's loss is an expectation over; here one sample.
+
+        Values have no slope from one end of a switch to the other, so that no gradient would reach the choice through a sample:
+        a policy that has some gives each way of setting them, with its chance.
+        """
+        action, log_prob = self._act(features, generator)
+        return (Branch(action, log_prob),)
 
     @property
     def sac_tasks(self) -> int:
@@ -298,6 +317,8 @@ class SupportSACTraining(nn.Module):
         drawn = [self._act(each, generator) for each in features for _ in range(count)]
         policy = torch.stack([action.float() for action, _ in drawn])
         uniform = torch.rand((count, *policy.shape[1:]), generator=generator, device=policy.device).mul_(2).sub_(1)
+        if switches := list(self.sac_switches):  # 1 / 2 is the chance of an end, and the density of the others
+            uniform[..., switches] = ends(uniform[..., switches])
         flat = policy.new_full(policy.shape[1:2], -self.action_dim * math.log(2.0))
         densities = [flat if log_prob is None else log_prob.float() for _, log_prob in drawn]
         return torch.cat((policy, uniform)), torch.stack(densities + [flat] * count)
@@ -365,17 +386,21 @@ class SupportSACTraining(nn.Module):
 
         ``reduction`` of the critics is ``min`` or ``mean``; ``cloning`` adds :meth:`bc_loss`.
         """
-        action, log_prob = self._act(actor_features, generator)
+        branches = self._branches(actor_features, generator)
         judges = self.critic_network_heads if self.sac_is_joint else ()  # by their running statistics, which they keep
         with in_eval_mode(judges, self.training):
-            q = self._criticise(critic_features, action, ONLINE)
-        loss = actor_loss(q, log_prob, alpha, reduction)
+            values = [self._criticise(critic_features, branch.action, ONLINE) for branch in branches]
+        found = [
+            actor_loss(q, branch.log_prob, alpha, reduction, branch.chance) for q, branch in zip(values, branches, strict=True)
+        ]
+        loss, q = torch.stack(found).sum(), expected(values, branches)
+        log_prob = expected([branch.log_prob for branch in branches], branches)
         cloned: Tensor | None = None
         if cloning is not None:
             cloned = self._clone(actor_features, cloning)
             loss = cloning.scale * loss + cloning.weight * cloned
         gradients = gradients_of(loss, self.actor_params(), "actor", self.sharding)
-        return ActorGradients(loss.detach(), q.detach(), detached(log_prob), gradients, detached(cloned))
+        return ActorGradients(loss.detach(), detached(q), detached(log_prob), gradients, detached(cloned))
 
     def sac_cloning_gradients(self, actor_features: Any, cloning: Cloning) -> ActorGradients:
         """The cloning loss alone and its gradients in the actor's parameters, 0 in those that it does not reach."""
@@ -416,11 +441,23 @@ class SupportSACTraining(nn.Module):
     def _act(self, features: Any, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
         with self._multiplying():
             action, log_prob, _ = self.sac_forward_actor(features, generator, False)
-        require_shape("sac_forward_actor: action", action, (None, self.action_dim))
-        if log_prob is not None:
-            require_shape("sac_forward_actor: log_prob", log_prob, (len(action),))
-            require_whole("sac_forward_actor: log_prob", log_prob)
+        self._require_action("sac_forward_actor", action, log_prob)
         return action, log_prob
+
+    def _require_action(self, name: str, action: Tensor, log_prob: Tensor | None) -> None:
+        require_shape(f"{name}: action", action, (None, self.action_dim))
+        if log_prob is not None:
+            require_shape(f"{name}: log_prob", log_prob, (len(action),))
+            require_whole(f"{name}: log_prob", log_prob)
+
+    def _branches(self, features: Any, generator: torch.Generator | None) -> Sequence[Branch]:
+        with self._multiplying():
+            branches = self.sac_branches(features, generator)
+        for branch in branches:
+            self._require_action("sac_branches", branch.action, branch.log_prob)
+            if branch.chance is not None:
+                require_shape("sac_branches: chance", branch.chance, (len(branch.action),))
+        return branches
 
     def _clone(self, features: Any, cloning: Cloning) -> Tensor:
         with self._multiplying():

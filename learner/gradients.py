@@ -44,6 +44,21 @@ class ActorGradients:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """One of the actions that the actor's loss is an expectation over.
+
+    Attributes:
+        action: ``(B, D)``.
+        log_prob: ``(B,)``; None for a policy without a density.
+        chance: ``(B,)``, how likely the policy takes this one of all branches, differentiable; None where it is the only one.
+    """
+
+    action: Tensor
+    log_prob: Tensor | None
+    chance: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Cloning:
     """Behaviour cloning beside the actor's own loss L, which becomes ``scale`` L + ``weight`` times the cloning loss.
 

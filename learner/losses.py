@@ -104,21 +104,24 @@ def critic_loss_gradient(q: Tensor, target: Tensor, batch: int, importance: Tens
     return gradient if importance is None else gradient.mul_(importance.unsqueeze(1))
 
 
-def actor_loss(q: Tensor, log_prob: Tensor | None, alpha: Tensor | float, reduction: str = MIN) -> Tensor:
-    """mean_b (alpha log pi(a|s) - min_n Q_n(s, a)): equation 7, or with the critics' mean in place of their minimum.
+def actor_loss(
+    q: Tensor, log_prob: Tensor | None, alpha: Tensor | float, reduction: str = MIN, chance: Tensor | None = None
+) -> Tensor:
+    """mean_b c (alpha log pi(a|s) - min_n Q_n(s, a)): equation 7, or with the critics' mean in place of their minimum.
 
     Args:
         q: ``(B, N)``, the online critics at the policy's own action.
         log_prob: ``(B,)``; None for a policy without a density, which leaves ``-min Q``.
         alpha: temperature, a constant.
         reduction: of the critics, ``min`` or ``mean``.
+        chance: ``(B,)``, c, of this action among those that the whole loss is a sum over; None is 1.
     """
     require_shape("q", q, (len(q), None))
     value = over_critics(q, reduction)
-    if log_prob is None:
-        return -value.mean()
-    require_shape("log_prob", log_prob, (len(q),))
-    return (alpha * log_prob.float() - value).mean()
+    if log_prob is not None:
+        require_shape("log_prob", log_prob, (len(q),))
+        value = value - alpha * log_prob.float()
+    return -(value if chance is None else chance * value).mean()
 
 
 def actor_loss_gradient(q: Tensor, alpha: Tensor, batch: int, reduction: str = MIN) -> tuple[Tensor, Tensor]:

@@ -14,11 +14,12 @@ from headrace.common.cores import usable_cores
 from headrace.common.errors import SpecError
 from headrace.common.specs import TransitionSpec
 from headrace.learner.config import MEAN, MIN, MLPOptions
-from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
+from headrace.learner.contract import ONLINE, TARGET
 from headrace.learner.crew import SHARES_MEMORY, Crew, nbytes, tensors_in
 from headrace.learner.critic import Dropout, SteadyCritic
 from headrace.learner.dense import Dense
-from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN, TanhGaussian
+from headrace.learner.distribution import LOG_STD_MAX, LOG_STD_MIN
+from headrace.learner.gaussian_actor import GaussianActor
 from headrace.learner.gradients import ActorGradients, Cloning, Conservatism, CriticGradients
 from headrace.learner.inputs import flat, keys_of
 from headrace.learner.losses import actor_loss, critic_loss
@@ -32,16 +33,17 @@ from headrace.learner.mlp_steps import (
 )
 
 
-class MLP(SupportSACTraining):
+class MLP(GaussianActor):
     """Actor and critics share nothing; a key of role ``actor`` or ``critic`` is seen by that side only.
 
     Raises:
         ConfigError: an option is unknown or out of range.
-        SpecError: no observation key for one of the two sides.
+        SpecError: no observation key for one of the two sides, or a switch that is no dimension of the action.
     """
 
     Options: ClassVar[type[Any]] = MLPOptions
     CAPTURABLE: ClassVar[bool] = True
+    actor: Dense
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__(spec, **options)
@@ -60,12 +62,6 @@ class MLP(SupportSACTraining):
         keys = self._keys[role]
         parts = [flat(obs[o.key], o) for o in keys]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-    def sac_forward_actor(
-        self, features: Tensor, generator: torch.Generator | None, deterministic: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Action ``(B, D)`` and log pi ``(B,)``; the mode has no density, and there is no latent."""
-        return TanhGaussian(self.actor(features)).act(generator, deterministic)
 
     def sac_forward_critic(self, features: Tensor, action: Tensor, twin: str = ONLINE) -> Tensor:
         """Values of the N critics, ``(B, N)``."""
@@ -90,12 +86,9 @@ class MLP(SupportSACTraining):
         """Their slow copies; none with batch norm."""
         return list(self.target_critics)
 
-    def _get_logprobs(self, features: Tensor, action: Tensor) -> Tensor:
-        """log pi(action), ``(B,)``."""
-        return TanhGaussian(self.actor(features)).log_prob(action)
-
     def policy_description(self) -> dict[str, Any]:
         """The policy format ``mlp``, which actors run without torch."""
+        switches = {"switches": sorted(self.options.switches)} if self.options.switches else {}
         return {
             "type": "mlp",
             "keys": [o.key for o in self._keys["actor"]],
@@ -105,6 +98,7 @@ class MLP(SupportSACTraining):
             "low": list(self.spec.action.low),
             "high": list(self.spec.action.high),
             "log_std": [LOG_STD_MIN, LOG_STD_MAX],
+            **switches,
         }
 
     def policy_tensors(self) -> dict[str, Tensor]:
@@ -179,7 +173,7 @@ class MLP(SupportSACTraining):
         To be called before an optimiser takes hold of the parameters: they move to where the crew sees them.
         """
         self.close()
-        if self.options.steady:
+        if self.options.steady or self.sac_switches:
             super().use_threads(threads)
             return
         cores = usable_cores()
@@ -225,8 +219,8 @@ class MLP(SupportSACTraining):
         return Networks(self.actor, _dense(self.critics), _dense(self.target_critics))
 
     def _by_hand(self, x: Tensor) -> Steps | None:
-        """The steps for this batch size, or None where autograd must: shards, steady critics, other devices, an autocast."""
-        if self.sharding is not None:
+        """The steps for this batch size, or None where autograd must: shards, switches, steady critics, other devices."""
+        if self.sharding is not None or self.sac_switches:
             return None
         if self.options.steady or x.device.type != "cpu" or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return None

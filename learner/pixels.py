@@ -17,10 +17,11 @@ from headrace.common.errors import ConfigError, SpecError
 from headrace.common.shrinking import seen_at
 from headrace.common.specs import ObsSpec, TransitionSpec
 from headrace.learner.augment import random_shift
-from headrace.learner.contract import ONLINE, TARGET, SupportSACTraining
+from headrace.learner.config import SWITCHES_HELP
+from headrace.learner.contract import ONLINE, TARGET
 from headrace.learner.dense import Dense
-from headrace.learner.distribution import TanhGaussian
 from headrace.learner.encoder import ConvEncoder, is_camera, load_encoders
+from headrace.learner.gaussian_actor import GaussianActor
 from headrace.learner.inputs import flat, keys_of
 from headrace.learner.shrinking import shrunk
 
@@ -43,6 +44,7 @@ class PixelOptions:
     projection: int = option(50, help="numbers that actor and critics each keep of the encoded images", low=1, high=65536)
     hidden: tuple[int, ...] = option((256, 256), help="widths of the hidden layers of actor and critics", low=1, high=65536)
     critics: int = option(2, help="critics, behind one encoder", low=1, high=64)
+    switches: tuple[int, ...] = option((), help=SWITCHES_HELP, low=0)
     shift: int = option(
         4, help="how far training moves images at random, each on its own; 0: not at all", unit="pixels", low=0, high=1024
     )
@@ -89,7 +91,7 @@ class ProjectedDense(nn.Module):
         return output
 
 
-class Pixels(SupportSACTraining):
+class Pixels(GaussianActor):
     """Actor and N critics over cameras, which are uint8 keys of shape (H, W, C), and whatever else there is beside them.
 
     The encoders belong to the critics, and the target critics have copies of their own. The actor takes their features as
@@ -146,12 +148,6 @@ class Pixels(SupportSACTraining):
         """The same for the target critics, by their own encoders."""
         return self._encode(self.target_encoders, obs, "critic")
 
-    def sac_forward_actor(
-        self, features: Tensor, generator: torch.Generator | None, deterministic: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Action ``(B, D)`` and log pi ``(B,)``; the mode has no density, and there is no latent."""
-        return TanhGaussian(self.actor(features)).act(generator, deterministic)
-
     def sac_forward_critic(self, features: Tensor, action: Tensor, twin: str = ONLINE) -> Tensor:
         """Values of the N critics, ``(B, N)``."""
         if twin not in (ONLINE, TARGET):
@@ -178,10 +174,6 @@ class Pixels(SupportSACTraining):
     def target_network_heads(self) -> Sequence[nn.Module]:
         """Their slow copies."""
         return [*self.target_encoders, *self.target_critics]
-
-    def _get_logprobs(self, features: Tensor, action: Tensor) -> Tensor:
-        """log pi(action), ``(B,)``."""
-        return TanhGaussian(self.actor(features)).log_prob(action)
 
     def policy_description(self) -> dict[str, Any]:
         """This class with the options that acting depends on."""

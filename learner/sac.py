@@ -142,8 +142,10 @@ class SAC(TrainState):
         Raises:
             ConfigError: the model's steps are not the same each time, or there are several ranks.
         """
-        if not self.model.CAPTURABLE or self._group.size > 1:
-            what = f"{self._group.size} ranks" if self.model.CAPTURABLE else f"the steps of {type(self.model).__name__}"
+        kind, size = type(self.model).__name__, self._group.size
+        what = f"the steps of {kind}" if not self.model.CAPTURABLE else f"{size} ranks" if size > 1 else ""
+        what = what or ("model.options.switches" if self.model.sac_switches else "")  # which copy numbers from the host
+        if what:
             raise ConfigError(f"learner.cuda_graphs: true, but {what} cannot be recorded; nearest valid: false")
         self._recorded = Recorded(self, recorder, clock or MonotonicClock())
 

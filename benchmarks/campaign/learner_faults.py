@@ -12,8 +12,54 @@ RECORDED = ("tests/unit/learner/test_recorded.py",)
 UPLOADS, FEED = ("tests/unit/learner/test_uploads.py",), ("tests/unit/learner/test_feed.py",)
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
 PRECISION = ("tests/unit/learner/test_precision.py",)
+SWITCHED = ("tests/unit/learner/test_switched.py",)
 
 LEARNER = (
+    # switches
+    Mutant(
+        "choices-count-alike-however-likely",
+        "learner/losses.py",
+        "value if chance is None else chance * value",
+        "value",
+        SWITCHED,
+    ),
+    Mutant("switches-are-cloned-by-their-mode", "learner/gaussian_actor.py", "policy.expected()", "policy.mode()", SWITCHED),
+    Mutant(
+        "switches-are-to-keep-an-entropy",
+        "learner/contract.py",
+        "self.action_dim - len(self.sac_switches)",
+        "self.action_dim",
+        SWITCHED,
+    ),
+    Mutant(
+        "passes-by-hand-take-switches-for-numbers",
+        "learner/mlp.py",
+        "self.sharding is not None or self.sac_switches",
+        "self.sharding is not None",
+        SWITCHED,
+    ),
+    Mutant(
+        "other-actions-stand-between-the-ends",
+        "learner/contract.py",
+        "= ends(uniform[..., switches])",
+        "= uniform[..., switches]",
+        SWITCHED,
+    ),
+    Mutant(
+        "a-choice-of-nan-is-an-end",
+        "learner/switched.py",
+        "torch.where(x.isnan(), x, torch.where(x >= 0, 1.0, -1.0))",
+        "torch.where(x >= 0, 1.0, -1.0)",
+        SWITCHED,
+    ),
+    Mutant("actors-learn-the-spread-of-a-switch", "actor/policy.py", "        spread[:, at] = 1\n", "", SWITCHED),
+    Mutant(
+        "torch-actors-learn-the-spread-of-a-switch",
+        "actor/torch_policy.py",
+        "            spread[:, list(self._layout.switches)] = 1.0\n",
+        "",
+        SWITCHED,
+    ),
     # REDQ
     Mutant(
         "the-same-critics-for-every-target",
@@ -319,8 +365,8 @@ LEARNER = (
     Mutant(
         "any-model-is-recorded",
         "learner/sac.py",
-        "if not self.model.CAPTURABLE or self._group.size > 1:",
-        "if self._group.size > 1:",
+        'what = f"the steps of {kind}" if not self.model.CAPTURABLE else f',
+        "what = f",
         RECORDED,
     ),
     # micro-batches

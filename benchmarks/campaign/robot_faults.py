@@ -186,6 +186,13 @@ ROBOTS = (
         ("tests/protocol/test_uplink.py",),
     ),
     Mutant(
+        "a-learner-that-goes-on-publishes-what-it-began-with",
+        "learner/loop.py",
+        "            self.sac.set_state(found.state)\n",
+        "            self.sac.step = found.step\n",
+        ("tests/unit/learner/test_loop.py",),
+    ),
+    Mutant(
         "an-idle-learner-keeps-what-it-learned-last",
         "learner/loop.py",
         "            if self._publish_due():",

@@ -211,8 +211,8 @@ _TARGET_NETWORK = (
     fault(
         "actors-step-freezes-the-critics",
         "learner/contract.py",
-        "        loss = actor_loss(q, log_prob, alpha, reduction)\n",
-        "        loss = actor_loss(q, log_prob, alpha, reduction)\n"
+        "        loss, q = torch.stack(found).sum(), expected(values, branches)\n",
+        "        loss, q = torch.stack(found).sum(), expected(values, branches)\n"
         "        [p.requires_grad_(False) for _, p in self.critic_params()]\n",
         SAC + "the_actors_step_changes_the_actor_and_alpha_only",
     ),

@@ -6,6 +6,7 @@ import shutil
 import threading
 
 import pytest
+import torch
 from helpers.learner import make_spec
 
 from headrace.common.clock import ManualClock
@@ -118,6 +119,23 @@ def test_a_policy_that_was_taken_over_is_kept_without_an_update(make):
     weights = first.sac.weights(Version("other", 1, 9))
     make(weights)._finish()
     assert checkpoint.resume(first._settings.checkpoints).step == 0
+
+
+def test_a_learner_that_goes_on_publishes_the_policy_of_its_checkpoint_first(make, monkeypatch):
+    first, published = make(), []
+    with torch.no_grad():
+        for parameter in first.sac.model.parameters():
+            parameter.add_(1.0)
+    first.sac.step = 7
+    try_to_save(first)
+    saved = first.sac.weights(Version("l", 0, 7)).tensors
+    again, stop = make(), threading.Event()
+    monkeypatch.setattr(again._feed, "publish", lambda weights, halved: published.append(weights))
+    stop.set()
+    again.run(stop)
+    assert published[0].version.step == 7
+    assert published[0].tensors.keys() == saved.keys()
+    assert all((published[0].tensors[name] == tensor).all() for name, tensor in saved.items())
 
 
 def test_a_learner_that_goes_on_and_makes_no_update_leaves_the_checkpoint_as_it_is(make, monkeypatch):
