@@ -3,6 +3,7 @@
 
     .venv/bin/python benchmarks/vla.py                          # everything that is not done yet
     .venv/bin/python benchmarks/vla.py --only teacher           # the cloned policy alone
+    .venv/bin/python benchmarks/vla.py --list                   # what there is and what is done
     .venv/bin/python benchmarks/vla.py --dry                    # what would run
     .venv/bin/python benchmarks/vla.py --table                  # what has been found
 
@@ -53,9 +54,13 @@ TOOL_S = 900.0
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_only(parser, ARMS, "arm")
+    parser.add_argument("--list", action="store_true", help="show the arms and which seeds are done, and exit")
     parser.add_argument("--dry", action="store_true", help="show what would run, and exit")
     parser.add_argument("--table", action="store_true", help="show what has been found, and exit")
     args = parser.parse_args()
+    if args.list:
+        show([ARMS[name] for name in args.only])
+        return 0
     if args.table:
         print(table(records.read(FILE)))
         return 0
@@ -75,6 +80,15 @@ def main() -> int:
             print(f"{name}: {problem}")
     print(json.dumps({name: state for name, (state, _) in verdicts.items()}))
     return 1 if broken or any(state == FAILED for state, _ in verdicts.values()) else 0
+
+
+def show(chosen: list[Arm]) -> None:
+    """Print the arms and their done seeds."""
+    known = records.read(FILE)
+    for arm in chosen:
+        ends = {r["seed"]: r["end"]["rate"] for r in known if r["arm"] == arm.name}
+        done = ", ".join(f"{seed}: {rate:.0%}" for seed, rate in sorted(ends.items())) or "none done"
+        print(f"{arm.name:<14} {arm.example}, {arm.preset or 'no preset'}, seeds {SEEDS}; {done}")
 
 
 def teacher_of(seed: int) -> Path:

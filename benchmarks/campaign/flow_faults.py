@@ -6,6 +6,7 @@ from campaign.planting import Mutant
 
 FLOW = ("tests/unit/learner/test_flow.py",)
 OFFLINE = ("tests/unit/learner/test_offline.py",)
+DEMOS, TABLE = "examples/envs/recording.py", ("tests/unit/examples/test_tabletop.py",)
 SMOLVLA, SMOL = "learner/smolvla.py", ("tests/unit/learner/test_smolvla.py",)
 PATH, POLICY, PREFIX = "learner/flow.py", "learner/flow_policy.py", "learner/prefix.py"
 
@@ -61,6 +62,9 @@ PATHS = (
         "batches = batches[:1] if plan.clones else",
         OFFLINE,
     ),
+    # demonstrations
+    Mutant("chunks-never-overlap", DEMOS, "min(chunk, len(steps)) if overlap", "1 if overlap", TABLE),
+    Mutant("chunks-that-overlap-begin-alike", DEMOS, '            block.rows["t"] += first\n', "", TABLE),
     # a policy of LeRobot
     Mutant(
         "density-of-padding",

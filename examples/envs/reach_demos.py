@@ -21,10 +21,17 @@ def demonstrate(env: Reach, rng: np.random.Generator, noise: float = 0.3) -> Arr
     return np.clip(away / max(1.0, np.abs(away).max()) + noise * rng.standard_normal(2), -1, 1).astype(np.float32)
 
 
-def record(out: str | Path, episodes: int = 50, seed: int = 0, window: WindowConfig | None = None, **kwargs: Any) -> int:
+def record(
+    out: str | Path,
+    episodes: int = 50,
+    seed: int = 0,
+    window: WindowConfig | None = None,
+    overlap: bool = False,
+    **kwargs: Any,
+) -> int:
     """Demonstrations of ``Reach(**kwargs)`` that end with a touch, as an export at ``out``; its rows."""
     env = Reach(**kwargs)
-    return recording.record(out, env, lambda rng: demonstrate(env, rng), episodes, seed, window)
+    return recording.record(out, env, lambda rng: demonstrate(env, rng), episodes, seed, window, overlap)
 
 
 if __name__ == "__main__":

@@ -55,10 +55,17 @@ def _unit(vector: Array) -> Array:
     return vector / max(1e-6, float(np.linalg.norm(vector)))
 
 
-def record(out: str | Path, episodes: int = 200, seed: int = 0, window: WindowConfig | None = None, **kwargs: Any) -> int:
+def record(
+    out: str | Path,
+    episodes: int = 200,
+    seed: int = 0,
+    window: WindowConfig | None = None,
+    overlap: bool = False,
+    **kwargs: Any,
+) -> int:
     """Demonstrations of ``Tabletop(**kwargs)`` that succeed, as an export at ``out``; its rows."""
     env = Tabletop(**kwargs)
-    return recording.record(out, env, lambda rng: demonstrate(env, rng), episodes, seed, window)
+    return recording.record(out, env, lambda rng: demonstrate(env, rng), episodes, seed, window, overlap)
 
 
 if __name__ == "__main__":

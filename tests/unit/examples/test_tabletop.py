@@ -127,3 +127,22 @@ def test_demonstrations_are_chunks_of_their_tasks(tmp_path):
     executed = np.where(np.arange(4)[None, :, None] < steps[:, None, None], batch.rows["action"], 0)
     inside = (np.abs(batch.next_obs["tip"]) < 1).all(axis=1)
     np.testing.assert_allclose(moved[inside], 0.1 * executed.sum(axis=1)[inside], atol=1e-5)
+
+
+def test_chunks_that_overlap_begin_with_each_step_of_the_same_episodes(tmp_path):
+    def played(name, window, **how):
+        rows = record(tmp_path / name, episodes=3, window=window, tasks=(0,), **how)
+        with SACReplayPool(rows, spec=make_spec(EnvConfig(id="examples.envs.tabletop:Tabletop"), window)) as pool:
+            import_pool(tmp_path / name, pool)
+            batch = pool.gather(np.arange(rows))
+        order = np.lexsort((batch.rows["t"], batch.rows["episode"]))
+        return batch.rows[order], batch.next_obs["tip"][order]
+
+    alone, after = played("alone", WindowConfig())
+    rows, later = played("chunks", WindowConfig(chunk=4), overlap=True)
+    assert (rows[["episode", "t"]] == alone[["episode", "t"]]).all()
+    for i, row in enumerate(rows):
+        ends = np.flatnonzero(alone["terminated"][i : i + 4])
+        assert row["steps"] == (ends[0] + 1 if len(ends) else 4)
+        assert (row["action"][: row["steps"]] == alone["action"][i : i + row["steps"]]).all()
+        assert (later[i] == after[i + row["steps"] - 1]).all()
