@@ -29,7 +29,7 @@ KINDS = tuple(
 )
 READY_S, LASTS_S, QUIET_S, DRAIN_S = 600.0, 30.0, 1.0, 1200.0
 RECENT, FOLLOWED = 40, 20
-SABOTAGES = 3  # of the control: a busy machine may stop one arm by itself
+SABOTAGED_S = 15.0  # for which a control's buffer is stopped, whatever the arm does: on a busy machine it may stop by itself
 PERIODS = 2  # in which the arm is to be safe
 
 
@@ -90,17 +90,17 @@ class Course:
 
     def sabotaged(self, cut_s: float) -> bool:
         """For the control: the buffer stops under an arm that was told to care for nothing, and what waits in a cut is lost."""
-        for _ in range(SABOTAGES):
-            if not self._steady():
-                return False
-            self._hurt("buffer", "stop")
+        if not self._steady():
+            return False
+        self._hurt("buffer", "stop", SABOTAGED_S)
         return self._steady() and self._cut(cut_s, spilt=True)
 
-    def _hurt(self, role: str, how: str) -> None:
+    def _hurt(self, role: str, how: str, lasts_s: float | None = None) -> None:
+        """Until the arm is quiet, or for ``lasts_s``."""
         time.sleep(float(self._rng.uniform(0, 1 / self._rate_hz)))
         at = self._job.hurt(role, how)
         time.sleep(self._allowed[role])
-        until = self._quiet()
+        until = self._quiet() if lasts_s is None else self._wait(lasts_s - self._allowed[role])
         self._job.mend(role, how)
         self.wounds.append(Wound(role, how, at, until))
         self._tell(f"{role} {how}: mended after {until - at:.1f} s")
@@ -161,6 +161,10 @@ class Course:
                 break
             time.sleep(0.05)
         return now
+
+    def _wait(self, seconds: float) -> float:
+        time.sleep(seconds)
+        return time.monotonic()
 
     def _over(self) -> bool:
         return "actor" in self._job.left

@@ -10,6 +10,7 @@ from speed.learning_table import TABLE as LEARNER
 from speed.table import TABLE as POOL
 
 from campaign import cuts as power
+from campaign.arm_tables import arm_lines, arm_sections
 from campaign.chaotic import chaos_line, chaos_section
 from campaign.faults import MUTANTS
 from campaign.fuzz_table import fuzz_line, fuzz_section
@@ -51,7 +52,7 @@ def page(
     robot: Records = (),
     trials: Mapping[str, Records] | None = None,
 ) -> str:
-    """The whole page in Markdown; ``trials``: those of :mod:`campaign.pool_tables`."""
+    """The whole page in Markdown; ``trials``: those of :mod:`campaign.pool_tables` and :mod:`campaign.arm_tables`."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
@@ -73,6 +74,7 @@ def page(
         *(part for m in MEASURES.values() for part in _measure(m, peers)),
         "## A robot that learns on two hosts",
         *robot_section(robot, drawn=PICTURE in drawn),
+        *arm_sections(trials or {}),
         "## A whole job under all faults at once",
         *chaos_section(chaos),
         "## Survival of SIGKILL",
@@ -115,7 +117,12 @@ def summary(
     """Every verdict."""
     lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
-    lines += [robot_line(robot), chaos_line(chaos), *(_survival_line(role, survival) for role in ROLES)]
+    lines += [
+        robot_line(robot),
+        *arm_lines(trials or {}),
+        chaos_line(chaos),
+        *(_survival_line(role, survival) for role in ROLES),
+    ]
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts), *pool_lines(trials or {})]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]
