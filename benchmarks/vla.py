@@ -8,7 +8,8 @@
     .venv/bin/python benchmarks/vla.py --table                  # what has been found
 
 What it measures, each with 2 seeds, asynchronously, with the real pool:
-- ``teacher``: cloned from 50 scripted demonstrations a task; wanted is a success of 30 to 60 %.
+- ``teacher``: cloned from 50 scripted demonstrations a task, with a chunk from each of their steps on; wanted is a success of
+  30 to 60 %.
 - ``flow-sde``, ``dsrl``, ``residual``: SAC from that teacher on (examples/tabletop_rl.yaml). Start and end are judged by 400
   episodes, in between there are evaluations of 200. Asked: 15 points more, never more than 15 below the start, and no task
   more than 10 below its own. ``shuffled`` (the words are those of any task) and ``blank`` (no images) judge the end again by
@@ -153,7 +154,7 @@ def make_demos() -> None:
     place = ROOT / DEMOS
     if not place.exists():
         words = [sys.executable, "-m", "examples.envs.tabletop_demos", DEMOS, "--episodes", str(EPISODES_A_TASK * TASKS)]
-        run([*words, "--chunk", "4"], place.with_suffix(".log"), deadline_s=TOOL_S)
+        run([*words, "--chunk", "4", "--overlap"], place.with_suffix(".log"), deadline_s=TOOL_S)
 
 
 def success(config: RunConfig, policy: Path, episodes: int, *, ema: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class ConvEncoder(nn.Module):
 
     Attributes:
         outputs: F, features of one observation.
+        patches: rows and columns of places that are left of an image, each of ``channels[-1]`` features.
 
     Args:
         camera: uint8 images ``(H, W, C)``.
@@ -50,6 +51,7 @@ class ConvEncoder(nn.Module):
             nn.init.zeros_(layer.get_parameter("bias"))
             self.convolutions.append(layer)
             inputs = outputs
+        self.patches = height, width
         self.outputs = inputs * height * width
 
     def forward(self, images: Tensor) -> Tensor:

@@ -106,6 +106,8 @@ class Sight:
 class PrefixEncoder(nn.Module):
     """Observations in, :class:`Prefix` out: convolutions a camera, an embedding of words, one token of the plain numbers.
 
+    What is added to each token for its place is learned; that of a patch begins with :func:`waves`.
+
     Args:
         sight: what there is to see.
         stack: h, frames of one observation.
@@ -136,10 +138,9 @@ class PrefixEncoder(nn.Module):
         self.patches = nn.ModuleList(nn.Linear(channels[-1], width) for _ in sight.cameras)
         self.words = nn.Embedding(vocabulary, width) if sight.words is not None else None
         self.plain = nn.Linear(sight.numbers, width) if sight.numbers else None
-        counts = [encoder.outputs // channels[-1] for encoder in encoders]
-        counts += [sight.words.shape[0]] if sight.words is not None else []
-        counts += [1] if sight.numbers else []
-        self.places = nn.Parameter(0.02 * torch.randn(sum(counts), width))
+        others = (0 if sight.words is None else sight.words.shape[0]) + bool(sight.numbers)
+        places = [waves(*encoder.patches, width) for encoder in encoders]
+        self.places = nn.Parameter(torch.cat((*places, 0.02 * torch.randn(others, width))))
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
             for _ in range(layers)
@@ -165,3 +166,20 @@ class PrefixEncoder(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, src_key_padding_mask=missing)
         return Prefix(self.norm(tokens), missing, state)
+
+
+def waves(rows: int, columns: int, width: int) -> Tensor:
+    """Where each of ``rows * columns`` patches is, ``(rows * columns, width)``: numbers of near ones are alike.
+
+    Sines and cosines from a quarter of a wave over all rows, or columns, up to one every four of them, after Vaswani et al.,
+    Attention Is All You Need, arXiv:1706.03762, section 3.5; the first half of the numbers tells rows, the second columns.
+    """
+    down, across = (_line(count, width // 4) for count in (rows, columns))
+    both = torch.cat((down[:, None].expand(-1, columns, -1), across[None].expand(rows, -1, -1)), dim=2)
+    return nn.functional.pad(both.flatten(0, 1), (0, width - both.shape[2]))
+
+
+def _line(count: int, frequencies: int) -> Tensor:
+    at = (torch.arange(count) + 0.5) / count
+    angles = math.pi * at[:, None] * torch.logspace(-1.0, math.log2(count) - 1.0, frequencies, base=2.0)
+    return torch.cat((angles.sin(), angles.cos()), dim=1)

@@ -45,6 +45,9 @@ PATHS = (
     Mutant("padding-is-attended-to", PREFIX, "src_key_padding_mask=missing", "src_key_padding_mask=None", FLOW),
     Mutant("expert-attends-to-padding", "learner/expert.py", "memory_key_padding_mask=prefix.absent", "tgt_mask=None", FLOW),
     Mutant("critics-attend-to-padding", "learner/prefix_critics.py", "key_padding_mask=prefix.absent, ", "", FLOW),
+    Mutant(
+        "rows-of-patches-are-columns", PREFIX, "waves(*encoder.patches, width)", "waves(*encoder.patches[::-1], width)", FLOW
+    ),
     Mutant("nothing-to-attend-to", PREFIX, "missing & ~missing.all(dim=1, keepdim=True)", "missing", FLOW),
     Mutant(
         "deterministic-paths-have-noise",

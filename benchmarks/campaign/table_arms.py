@@ -10,7 +10,7 @@ from typing import Any
 from campaign.gate import EXAMPLES, FAILED, NOT_RUN, PASSED, UNFINISHED
 from campaign.records import Record
 
-DEMOS, EPISODES_A_TASK, TASKS = "runs/tabletop_demos", 50, 4
+DEMOS, EPISODES_A_TASK, TASKS = "runs/tabletop_chunks", 50, 4
 SEEDS = (0, 1)
 LOWEST, HIGHEST = 0.3, 0.6  # success of a teacher from which something can be learned
 GAIN, DIP, LOSS, CLONED = 0.15, 0.15, 0.10, 0.05
@@ -60,7 +60,7 @@ def _cloning(updates: int) -> dict[str, Any]:
 
 
 _SEEN = {"model.options.words": "words", "model.options.vocabulary": 32, "model.options.masks": {"words": "words_there"}}
-_SHAPE = {"model.options.channels": [32, 64, 64], "model.options.strides": [4, 2, 2], "model.options.width": 64}
+_SHAPE = {"model.options.channels": [16, 32, 64, 64], "model.options.strides": [2, 2, 2, 2], "model.options.width": 64}
 _FLOW = {
     **_SEEN,
     **_SHAPE,

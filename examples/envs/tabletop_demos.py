@@ -1,6 +1,6 @@
 """Demonstrations on the table by a script that sees where everything is, as a directory that `pool.demos` takes.
 
-From the root of the repository: python -m examples.envs.tabletop_demos tabletop_demos --episodes 200 --chunk 4
+From the root of the repository: python -m examples.envs.tabletop_demos tabletop_demos --episodes 200 --chunk 4 --overlap
 """
 
 from __future__ import annotations

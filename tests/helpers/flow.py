@@ -36,6 +36,6 @@ def export_flow(out: Path, spec: TransitionSpec = SPEC, **options: Any) -> str:
     """The directory ``out`` with one in it, whose actions differ with the noise."""
     model = make_flow(spec, **options)
     with torch.no_grad():
-        model.expert.velocity.weight.normal_(0.0, 0.3)
+        model.expert.velocity.weight.normal_(0.0, 0.1)
     write_export(out, weights_of(model), spec, {})
     return str(out)

@@ -42,6 +42,19 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def test_patches_begin_with_where_they_are():
+    tall = make_spec(obs=(ObsSpec("eye", (20, 12, 3), "|u1"),), action=(4, 2), window=4, kind="chunk")
+    places = make(tall).prefix.places.detach().view(5, 3, 16)
+    rows, columns = places[:, :, :8], places[:, :, 8:]
+    assert (rows == rows[:, :1]).all()
+    assert (columns == columns[:1]).all()
+    for line in (rows[:, 0], columns[0]):
+        away = torch.cdist(line, line) + 9 * torch.eye(len(line))
+        near = [abs(i - int(j)) for i, j in enumerate(away.argmin(dim=1))]
+        assert near == [1] * len(line)
+        assert float(away.min()) > 0.1
+
+
 # --- the path ---------------------------------------------------------------------------------------------------------
 
 
