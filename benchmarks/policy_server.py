@@ -35,7 +35,7 @@ import numpy as np
 import zmq
 from campaign import provenance, records
 from campaign.choosing import add_only
-from campaign.process import guarded
+from campaign.process import ProcessFailed, guarded
 
 from headrace.actor import noise
 from headrace.actor.asking import Asking
@@ -57,7 +57,7 @@ from headrace.common.wire.port import Port
 FILE = records.RESULTS / "policy_server.jsonl"
 ROBOTS = (1, 4, 16)
 SIDES = ("echo", "bare", "server")
-SECONDS, QUICK_S, LEAD = 5.0, 0.5, 0.2
+SECONDS, QUICK_S, WARM_S = 5.0, 0.5, 30.0
 EYE = (48, 48, 3)
 ACTION = ActionSpec((6,), (-1.0,) * 6, (1.0,) * 6)
 SPECS = {
@@ -124,7 +124,11 @@ def _ask(side: str, name: str, device: str, robots: int, seconds: float) -> Figu
 
 
 def ask(endpoint: str, side: str, spec: TransitionSpec, robots: int, seconds: float) -> Figures:
-    """Robots that ask as fast as they are answered, over one plain socket each; of their first share nothing counts."""
+    """Robots that ask as fast as they are answered, over one plain socket each; nothing counts before each has had an answer.
+
+    Raises:
+        ProcessFailed: nobody answered.
+    """
     context, poller, rng = zmq.Context(), zmq.Poller(), np.random.default_rng(0)
     obs = observe(spec, 1)
     state, frames = noise.pack(rng), [obs[o.key].tobytes() for o in spec.obs]
@@ -144,10 +148,11 @@ def ask(endpoint: str, side: str, spec: TransitionSpec, robots: int, seconds: fl
         sent[dealer] = time.perf_counter()
         dealer.send_multipart([encode(m.Ask(number[dealer], 1, 1.0, state)), *frames])
 
-    begun = time.perf_counter()
+    latest, cold = time.perf_counter() + WARM_S, set(dealers)
+    begun = latest
     for dealer in dealers:
         send(dealer)
-    while (now := time.perf_counter()) - begun < seconds * (1 + LEAD):
+    while (now := time.perf_counter()) < begun + seconds:
         for dealer, _ in poller.poll(100):
             answer = dealer.recv_multipart()
             if side == "server":
@@ -156,14 +161,19 @@ def ask(endpoint: str, side: str, spec: TransitionSpec, robots: int, seconds: fl
                     continue  # heartbeats
                 assert message.number == number[dealer], f"{message} answers another request"
                 assert not message.reason, message
-            if now - begun > seconds * LEAD:
+            if not cold:
                 took.append(time.perf_counter() - sent[dealer])
+            cold.discard(dealer)
+            if not cold:
+                begun = min(begun, now)
             send(dealer)
         for dealer in dealers if side == "server" and number[dealers[0]] % 256 == 0 else ():
             dealer.send(encode(m.Pulse()))
     for dealer in dealers:
         dealer.close(0)
     context.term()
+    if not took:
+        raise ProcessFailed(f"{robots} robots had no answer of {side} within {WARM_S:.0f} s")
     return figures_of(np.array(took), seconds)
 
 
