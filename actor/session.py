@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,7 @@ from headrace.actor.deciding import Decided
 from headrace.actor.handover import Handover, Step
 from headrace.actor.outbox import FULL_FIX
 from headrace.actor.plan import Plan
-from headrace.actor.policy import Policy, RandomPolicy, make_policy
+from headrace.actor.policy import MakePolicy, Policy, RandomPolicy, make_policy
 from headrace.actor.remote import RemoteMind
 from headrace.actor.scribe import Scribe, Verdict
 from headrace.actor.server_config import PolicyServerConfig
@@ -52,6 +52,7 @@ class Session:
     Args:
         endpoint, identity, spec, actor, network, rng, server: see :func:`~headrace.actor.connecting.connect`.
         clock: of the session's thread and its connection.
+        make_uplink, make: a witness of what is said, and of what acts, gives an uplink and a policy of its own.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Session:
         rng: np.random.Generator | None = None,
         clock: Clock | None = None,
         server: PolicyServerConfig | None = None,
+        make_uplink: Callable[..., Uplink] = Uplink,
+        make: MakePolicy = make_policy,
     ) -> None:
         network, self._clock = network or NetworkConfig(), clock or MonotonicClock()
         network.check()
@@ -77,7 +80,8 @@ class Session:
         self._rng = rng or np.random.default_rng()
         self._handover = Handover(spec)
         outbox = open_outbox(self._config, identity, spec)
-        self._uplink = Uplink(spec, outbox, network.fragment_bytes, self._clock, self._config.drain_bytes_per_s)
+        self._uplink = make_uplink(spec, outbox, network.fragment_bytes, self._clock, self._config.drain_bytes_per_s)
+        self._make = make
         self._patience_s, self._uplink.follows = network.connect_s, not asks
         self._scribe = Scribe(spec, self._handover, self._uplink, self._config, self._clock)
         hello = new_hello("actor", identity, spec=spec.to_dict(), robot=True)
@@ -366,7 +370,7 @@ class Session:
                 self._link.check()
                 weights = self._uplink.take_weights(ema=self._config.ema)
                 if weights is not None:  # an object of its own, so that whoever acts by the one before acts by it to the end
-                    learned = make_policy(weights, self.spec, self._config), weights.version
+                    learned = self._make(weights, self.spec, self._config), weights.version
                 random = self._uplink.steps < self._uplink.allowance.random
                 self._acting = (self._random, NO_VERSION) if random else learned
                 self._work()

@@ -5,10 +5,11 @@
     .venv/bin/python benchmarks/chaos.py --quick                  # half a minute, not recorded
     .venv/bin/python benchmarks/chaos.py --seed 1 --dir PLACE     # other faults, histories kept in PLACE
 
-What it measures: `headrace chaos` starts four actors, an evaluator, a learner and a buffer under the supervisor, each client
-behind a proxy of its own, and has faults of every kind (`headrace/launch/chaos/schedule.py`) hit them at random times. Envs
-and clients write down what they do before they do it, the pool is read while it runs, and a checker that knows neither ledger
-nor protocol accounts for every step and every row. Four clients that lie must be found first.
+What it measures: `headrace chaos` starts three actors of two lanes, a robot with a spool, an evaluator, a learner and a
+buffer under the supervisor, each client behind a proxy of its own, and has faults of every kind
+(`headrace/launch/chaos/schedule.py`) hit them at random times; for a third of the time everybody has keys. Envs and clients
+write down what they do before they do it, the pool is read while it runs, and a checker that knows neither ledger nor protocol
+accounts for every step and every row. Clients that lie, and a stolen key, must be found first.
 
 How long: an hour and a few minutes. It adds one line to docs/results/chaos.jsonl; a seed that has passed is not repeated, a
 failed one only on another commit. Run it on a quiet machine: what hits how often depends on how fast roles come back.

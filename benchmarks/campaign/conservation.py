@@ -178,7 +178,7 @@ def read_lives(log_dir: Path) -> list[Life]:
     for told in history.read_all(log_dir, STEPS):
         argv, number = told.about["argv"], told.about["actor"]
         if "actor" in argv and "--evaluate" not in argv:
-            steps = tuple(step_of(number, *step) for _, _, _, *step in told.lines)
+            steps = tuple(step_of(number, *line[3:8]) for line in told.lines)
             lives.append(Life(told.about["pid"], number, argv[argv.index("--id") + 1], steps))
     return lives
 

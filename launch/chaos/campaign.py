@@ -1,4 +1,4 @@
-"""A campaign: a job, the faults that it is put through for some time, and the rows that its pool held meanwhile."""
+"""A campaign: jobs, the faults that they are put through for some time, and the rows that their pools held meanwhile."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace.actor.envs import make_spec
 from headrace.common.errors import HeadraceError
 from headrace.launch.chaos.disk import Disk
 from headrace.launch.chaos.harvest import Harvest
 from headrace.launch.chaos.history import SUFFIX, History
 from headrace.launch.chaos.injector import Injector
+from headrace.launch.chaos.intruder import INTRUDER, Intruder
 from headrace.launch.chaos.job import Job, Scale, free_port
 from headrace.launch.chaos.proxy import Proxy
-from headrace.launch.chaos.schedule import FULL_DISK, NOISE, Schedule
+from headrace.launch.chaos.schedule import FULL_DISK, INTRUDE, NOISE, Chapter, Schedule
 from headrace.launch.pools import open_pool
 from headrace.launch.supervision import FAILED as RUN_FAILED
 
@@ -113,11 +115,9 @@ class Conductor:
             time.sleep(TICK_S)
 
 
-def run_campaign(
-    place: Path, seed: int, kinds: Sequence[str], seconds: float, scale: Scale, say: Callable[[str], None]
-) -> Mapping[str, int]:
-    """Put a job below ``place`` through faults of ``kinds`` for so long; the pool's counters at its end."""
-    port = free_port()
+def run_chapter(place: Path, seed: int, chapter: Chapter, scale: Scale, say: Callable[[str], None]) -> Mapping[str, int]:
+    """Put a job below ``place`` through a chapter; the pool's counters at its end."""
+    port, kinds, seconds = free_port(), chapter.kinds, chapter.seconds
     plans = [*(f"actor-{n}" for n in range(scale.actors)), "learner", *(["evaluator"] if scale.evaluator else [])]
     with contextlib.ExitStack() as stack:
         links = {name: stack.enter_context(Proxy(f"tcp://127.0.0.1:{port}", seed + i)) for i, name in enumerate(plans)}
@@ -125,9 +125,10 @@ def run_campaign(
         diary = stack.enter_context(contextlib.closing(Diary(place / "notices.log", say)))
         dials = {name: proxy.endpoint for name, proxy in links.items()}
         disk = stack.enter_context(Disk(place / "disk", place / "kept")) if FULL_DISK in kinds else None
-        job = Job.make(place, seed, scale, diary, port=port, dials=dials, sabotage={}, disk=disk)
+        job = Job.make(place, seed, scale, diary, port=port, dials=dials, sabotage={}, keyed=chapter.keyed, disk=disk)
         faults = stack.enter_context(contextlib.closing(History(job.history / f"faults-0{SUFFIX}", {"seed": seed})))
-        injector = Injector(job, links, faults, noisy=NOISE in kinds)
+        intruder = stack.enter_context(intruding(job)) if INTRUDE in kinds else None
+        injector = Injector(job, links, faults, intruder, noisy=NOISE in kinds)
         schedule = Schedule(seed, kinds)
 
         def drive(now: float) -> bool:
@@ -140,6 +141,14 @@ def run_campaign(
         with harvested(job):
             Conductor(job, drive, injector.heal).run()
         return final_counters(job)
+
+
+@contextlib.contextmanager
+def intruding(job: Job) -> Iterator[Intruder]:
+    """Somebody who wants to come into a job, and his history."""
+    spec = make_spec(job.config.env, job.config.window)
+    with contextlib.closing(History(job.history / f"{INTRUDER}-0{SUFFIX}", {})) as history:
+        yield Intruder(job.config.network.endpoint, job.network, spec, history)
 
 
 @contextlib.contextmanager

@@ -231,12 +231,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="how long at most (s)")
     parser.add_argument("--reading", default="auto", help="mapped, socket or auto")
     parser.add_argument("--compression", default="none", help="none or zlib")
+    parser.add_argument("--keys", default="", help="network.keys (path)")
     parser.add_argument("--heartbeat", type=float, default=0.5, help="network.heartbeat_s (s)")
     parser.add_argument("--lease", type=float, default=5.0, help="network.lease_s (s)")
     parser.add_argument("--history", type=Path, help="directory for its history (path)")
     parser.add_argument("--memory", type=Path, help="file that keeps the number of updates (path)")
     args = parser.parse_args(words)
-    network = NetworkConfig(compression=args.compression, heartbeat_s=args.heartbeat, lease_s=args.lease)
+    network = NetworkConfig(keys=args.keys, compression=args.compression, heartbeat_s=args.heartbeat, lease_s=args.lease)
     settings = CanarySettings(
         args.endpoint,
         network,

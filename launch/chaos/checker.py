@@ -1,159 +1,173 @@
 """The checker: what became of every step that an env executed and of every row that a pool held.
 
 It trusts the envs' own histories, what clients noted before they acted, and rows read from the pool's files; it knows neither
-ledger nor protocol. Rules, for 1-step rows and one lane a process:
+ledger nor protocol. Rules, for 1-step rows:
 
-1. the rows that a client numbered are the steps that its env executed, in that order, and a block that is sent again is the
-   same to the bit;
+1. the rows that a client numbered are the steps that its envs executed, those of each lane in their order, and a block that is
+   sent again is the same to the bit; a spool's stream has the steps of all its processes, whoever sends them;
 2. a row of the pool is one that its actor sent under that stream and seq, its content is that step's by the env's history
    (the digest is computed here), no seq of a stream and no transition is there twice, and seqs rise with ids;
-3. what was acknowledged is in the pool, or was rejected by name;
+3. what was acknowledged, or lay in a spool, is in the pool, or was rejected by name;
 4. what a process executed and the pool never had is a remainder that only a process that was cut short may leave;
 5. every action by weights shows one number, that of the version which its actor applied last and which its row names;
    versions rise, also from one process of an actor to the next;
 6. a process that was succeeded gets nothing more into the pool;
-7. the pool's counters are what was read, and accepted = live + evicted + retired + discarded.
+7. the pool's counters are what was read, and accepted = live + evicted + retired + discarded;
+8. a row has the outcome of its own episode or none yet, never loses it, and has it when the label was answered;
+9. who has no key, or another's, opens no session.
 """
 
 from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
 
+from headrace.launch.chaos import labelling
 from headrace.launch.chaos.evidence import Client, Evidence, Process, Row, Sent, Step
+from headrace.launch.chaos.streams import Deeds, Place, Stream, Streams, deeds_of, named, places, steps_of, streams_of, who
 from headrace.launch.chaos.verdict import Verdict
 
 KEPT = ("rows_live", "rows_evicted", "rows_retired", "rows_discarded")
-Place = tuple[int, int]  # episode, t
-Streams = Mapping[tuple[str, int], Client]  # (actor, stream) -> who sent it first
+OPENED = "opened"  # how an intruder is never answered
 
 
 def judge(evidence: Evidence) -> Verdict:
     """Apply the rules."""
     verdict = Verdict()
     actors = [client for client in evidence.clients if client.role == "actor"]
-    owners: dict[tuple[str, int], Client] = {}
     for client in actors:
         _judge_sent(client, verdict)
-        for sent in client.sent:
-            owners.setdefault((client.id, sent.stream), client)
-    rows = _judge_rows(evidence, owners, verdict)
-    _judge_acks(evidence, actors, owners, rows, verdict)
+    deeds = deeds_of(actors)
+    streams = streams_of(actors, deeds)
+    _judge_rows(evidence, streams, verdict)
+    _judge_acks(evidence, actors, deeds, streams, verdict)
     _judge_weights(evidence, verdict)
-    _judge_succession(actors, rows, verdict)
-    _judge_balance(evidence, actors, owners, rows, verdict)
+    _judge_succession(actors, streams, verdict)
+    _judge_balance(evidence, actors, deeds, streams, verdict)
+    labelling.judge(evidence, actors, deeds, streams, verdict)
+    _judge_intruders(evidence, verdict)
     verdict.figures |= joins(evidence.clients)
     return verdict
 
 
 def _judge_sent(client: Client, verdict: Verdict) -> None:
-    """Rule 1."""
+    """Rule 1. A spool sends its earlier processes' steps too, from where they were; of those the rows tell."""
     known: dict[tuple[int, int], Sent] = {}
-    executed = {(step.episode, step.t): index for index, step in enumerate(client.steps)}
+    lanes: dict[int, list[Place]] = {}
+    for step in client.steps:
+        lanes.setdefault(step.lane, []).append((step.episode, step.t))
+    lane_of = {place: lane for lane, order in lanes.items() for place in order}
+    at: Counter[int] = Counter()
     following: dict[int, int] = {}
-    at = 0
     for sent in client.sent:
         before = known.get((sent.stream, sent.first))
         if before is not None:
             verdict.figures["resent"] = verdict.figures.get("resent", 0) + sent.rows
             if (before.rows, before.digest) != (sent.rows, sent.digest):
-                verdict.blame("corrupted", f"{_who(client)}: block {sent.first} of stream {sent.stream} is another when resent")
+                verdict.blame("corrupted", f"{who(client)}: block {sent.first} of stream {sent.stream} is another when resent")
             continue
         known[sent.stream, sent.first] = sent
+        if client.spooled:
+            continue
         if sent.first != following.setdefault(sent.stream, 1):
-            verdict.blame("reordered", f"{_who(client)}: block {sent.first} after seq {following[sent.stream] - 1}")
+            verdict.blame("reordered", f"{who(client)}: block {sent.first} after seq {following[sent.stream] - 1}")
         following[sent.stream] = sent.first + sent.rows
-        for place in _places(sent):
-            index = executed.get(place)
-            if index is None:
-                verdict.blame("phantom", f"{_who(client)}: sent episode {place[0]}, t {place[1]}, which was not executed")
-            elif index != at:
-                verdict.blame("reordered", f"{_who(client)}: sent step {index} as its row {at + 1}")
-            at += 1
+        for place in places(sent):
+            lane = lane_of.get(place)
+            if lane is None:
+                verdict.blame("phantom", f"{who(client)}: sent episode {place[0]}, t {place[1]}, which was not executed")
+                continue
+            due = lanes[lane][at[lane]] if at[lane] < len(lanes[lane]) else None
+            if place != due:
+                verdict.blame("reordered", f"{who(client)}: sent episode {place[0]}, t {place[1]} of lane {lane} before {due}")
+            at[lane] += 1
 
 
-def _judge_rows(evidence: Evidence, owners: Streams, verdict: Verdict) -> dict[tuple[str, int], dict[int, Row]]:
-    """Rule 2; the rows of each stream by seq."""
+def _judge_rows(evidence: Evidence, streams: Streams, verdict: Verdict) -> None:
+    """Rule 2; tells each stream its rows, and each step its own."""
     held: dict[int, Row] = {}
     for row in evidence.rows:
-        before = held.setdefault(row.id, row)
-        if before != row:
+        before = held.get(row.id, row)
+        if before._replace(outcome=row.outcome) != row:
             verdict.blame("corrupted", f"row {row.id} was {before}, and is {row}")
-    numbered = {key: _numbered(owner, key[1]) for key, owner in owners.items()}
-    steps = {key: {(s.episode, s.t): s for s in owner.steps} for key, owner in owners.items()}
-    last = {key: owner.steps[-1] for key, owner in owners.items() if owner.steps}
-    streams: dict[tuple[str, int], dict[int, Row]] = {}
+            continue
+        if before.outcome not in (0, row.outcome):
+            verdict.blame("mislabelled", f"{named(row)} had outcome {before.outcome}, and has {row.outcome}")
+        held[row.id] = row
     strangers: list[Row] = []
     for _, row in sorted(held.items()):
-        key = (row.actor, row.stream)
-        place = numbered[key].get(row.seq) if key in owners else None
-        if place is None:
+        stream = streams.get((row.actor, row.stream))
+        if stream is None or row.seq not in stream.numbered:
             strangers.append(row)
-            continue
-        rows = streams.setdefault(key, {})
-        if row.seq in rows:
-            verdict.blame("duplicated", f"{_name(row)} is row {rows[row.seq].id} and row {row.id}")
-            continue
-        if rows and row.seq < next(reversed(rows)):
-            verdict.blame("reordered", f"{_name(row)} came after seq {next(reversed(rows))}")
-        rows[row.seq] = row
-        step = steps[key].get(place)
-        if (row.episode, row.t) != place or step is None or row.digest not in _digests(step, is_last=step is last[key]):
-            verdict.blame("corrupted", f"{_name(row)} is {row}, executed was {step}")
-        elif step is not None:
-            _judge_version(row, step, verdict)
+        elif row.seq in stream.rows:
+            verdict.blame("duplicated", f"{named(row)} is row {stream.rows[row.seq].id} and row {row.id}")
+        else:
+            _judge_row(row, stream, verdict)
     _judge_strangers(strangers, streams, verdict)
     for kind in ("duplicated", "corrupted", "phantom", "reordered"):
         verdict.trials[kind] = len(held)
     if evidence.unproved:
         verdict.blame("corrupted", f"{evidence.unproved} batches did not prove themselves to the learner", evidence.unproved)
-    return streams
 
 
-def _judge_strangers(strangers: Sequence[Row], streams: Mapping[tuple[str, int], Mapping[int, Row]], verdict: Verdict) -> None:
+def _judge_row(row: Row, stream: Stream, verdict: Verdict) -> None:
+    if stream.rows and row.seq < next(reversed(stream.rows)):
+        verdict.blame("reordered", f"{named(row)} came after seq {next(reversed(stream.rows))}")
+    stream.rows[row.seq] = row
+    place = stream.numbered[row.seq]
+    could = stream.deeds.get(place, ())
+    deed = next((deed for deed in could if row.digest in _digests(deed.step, is_last=deed.is_last)), None)
+    if (row.episode, row.t) != place or deed is None:
+        verdict.blame("corrupted", f"{named(row)} is {row}, executed was {[deed.step for deed in could]}")
+        stream.settle(row.seq)
+        return
+    if deed.row is not None:
+        verdict.blame("duplicated", f"{named(row)} is seq {deed.row.seq} too")
+        return
+    deed.row, deed.settled = row, True
+    low, high = _ends(deed.step)
+    if row.epoch and low == high and low != row.step:
+        verdict.blame("stale", f"{named(row)} names update {row.step}, its action is by update {low:g}")
+
+
+def _judge_strangers(strangers: Sequence[Row], streams: Streams, verdict: Verdict) -> None:
     """Rows under a name that nobody sent: they are transitions that are there already, or were never executed."""
     if not strangers:
         return
-    known = {row.digest for rows in streams.values() for row in rows.values()}
+    known = {row.digest for stream in streams.values() for row in stream.rows.values()}
     for row in strangers:
         kind = "duplicated" if row.digest in known else "phantom"
-        verdict.blame(kind, f"{_name(row)} was never sent; it is row {row.id}")
+        verdict.blame(kind, f"{named(row)} was never sent; it is row {row.id}")
 
 
-def _judge_version(row: Row, step: Step, verdict: Verdict) -> None:
-    """The part of rule 5 that rows tell."""
-    low, high = _ends(step)
-    if row.epoch and low == high and low != row.step:
-        verdict.blame("stale", f"{_name(row)} names update {row.step}, its action is by update {low:g}")
-
-
-def _judge_acks(
-    evidence: Evidence,
-    actors: Sequence[Client],
-    owners: Streams,
-    rows: Mapping[tuple[str, int], Mapping[int, Row]],
-    verdict: Verdict,
-) -> None:
-    """Rule 3."""
-    acked: dict[tuple[str, int], int] = {}
-    for client in actors:
-        for stream, seq in client.acked.items():
-            acked[client.id, stream] = max(seq, acked.get((client.id, stream), 0))
-    for key, last in sorted(acked.items()):
-        if key not in owners:  # nobody numbered it, so nobody can miss it
-            continue
-        verdict.trials["lost"] += last
-        there, rejected = rows.get(key, {}), owners[key].rejected.get(key[1], frozenset())
-        excused = _unseen(there, evidence)
-        gone = [seq for seq in range(1, last + 1) if seq not in there and seq not in rejected and seq not in excused]
+def _judge_acks(evidence: Evidence, actors: Sequence[Client], deeds: Deeds, streams: Streams, verdict: Verdict) -> None:
+    """Rule 3. What a spool kept and no process ever sent has no seq, and is told by its step."""
+    counted: set[tuple[str, Place]] = set()
+    for (actor, number), stream in sorted(streams.items()):
+        verdict.trials["lost"] += stream.acked
+        excused = stream.unseen(evidence.unseen) | stream.rejected
+        for seq in sorted(excused - set(stream.rows)):
+            stream.settle(seq)
+        gone = [seq for seq in range(1, stream.acked + 1) if seq not in stream.rows and seq not in excused]
         if gone:
-            verdict.blame("lost", f"{key[0]} stream {key[1]} seq {gone[0]} and {len(gone) - 1} more of {last}", len(gone))
+            case = f"{actor} stream {number} seq {gone[0]} and {len(gone) - 1} more of {stream.acked}"
+            verdict.blame("lost", case, len(gone))
+            counted.update((actor, stream.numbered[seq]) for seq in gone if seq in stream.numbered)
+    kept = 0
+    for client in actors:
+        known = {(client.id, place) for runs in client.kept for run in runs for place in steps_of(run)}
+        kept += len(known)
+        missing = [deed.step for deed in deeds[client.process] if not deed.settled]
+        lost = [step for step in missing if (client.id, (step.episode, step.t)) in known - counted]
+        if lost:
+            verdict.blame("lost", f"{who(client)}: {lost[0]} and {len(lost) - 1} more were in its spool", len(lost))
     unseen = sum(last - first for first, last in evidence.unseen)
-    verdict.figures |= {"acked": verdict.trials["lost"], "unseen": unseen}
+    verdict.figures |= {"acked": verdict.trials["lost"], "spooled": kept, "unseen": unseen}
 
 
 def _judge_weights(evidence: Evidence, verdict: Verdict) -> None:
@@ -162,20 +176,20 @@ def _judge_weights(evidence: Evidence, verdict: Verdict) -> None:
         _judge_order(client, [c for c in evidence.clients if c.id == client.id and c is not client], verdict)
         for applied in client.applied:
             if (applied.epoch, applied.step) not in evidence.published:
-                verdict.blame("torn", f"{_who(client)}: version {applied.epoch, applied.step} was never published")
+                verdict.blame("torn", f"{who(client)}: version {applied.epoch, applied.step} was never published")
         verdict.figures["swaps"] = verdict.figures.get("swaps", 0) + len(client.applied)
         times = [applied.at for applied in client.applied]
         for step in client.steps:
             low, high = _ends(step)
             verdict.trials["torn"] += 1
             if low != high:
-                verdict.blame("torn", f"{_who(client)}: an action by updates {low:g} to {high:g}")
+                verdict.blame("torn", f"{who(client)}: an action by updates {low:g} to {high:g}")
             elif client.role == "actor":
                 verdict.trials["stale"] += 1
                 place = bisect.bisect(times, step.at)
                 expected = client.applied[place - 1].step if place else None
                 if low != expected:
-                    verdict.blame("stale", f"{_who(client)}: an action by update {low:g}, applied was {expected}")
+                    verdict.blame("stale", f"{who(client)}: an action by update {low:g}, applied was {expected}")
 
 
 def _judge_order(client: Client, others: Sequence[Client], verdict: Verdict) -> None:
@@ -189,52 +203,49 @@ def _judge_order(client: Client, others: Sequence[Client], verdict: Verdict) -> 
         known = bisect.bisect(times, welcomes[bisect.bisect(welcomes, applied.at) - 1])
         floor = newest[known - 1] if known else (0, 0)
         if version <= before or version < floor:
-            verdict.blame("stale", f"{_who(client)}: version {version} after {max(before, floor)}")
+            verdict.blame("stale", f"{who(client)}: version {version} after {max(before, floor)}")
         before = version
 
 
-def _judge_succession(actors: Sequence[Client], rows: Mapping[tuple[str, int], Mapping[int, Row]], verdict: Verdict) -> None:
-    """Rule 6: a block in the pool was sent at least once by a process that had its id then."""
+def _judge_succession(actors: Sequence[Client], streams: Streams, verdict: Verdict) -> None:
+    """Rule 6: a row of the pool was sent at least once by a process that had its id then."""
     sessions: dict[str, list[tuple[float, Process]]] = {}  # actor -> (since, process) of each session
     for client in actors:
         sessions.setdefault(client.id, []).extend((at, client.process) for at, _ in client.welcomed)
-    rightful: set[tuple[str, int, int]] = set()
-    doubtful: dict[tuple[str, int, int], str] = {}
+    rightful: dict[tuple[str, int], set[int]] = {}
+    doubtful: list[tuple[Client, Sent]] = []
     for client in actors:
         own = sorted(sessions.get(client.id, ()))
         for sent in client.sent:
             _, holder = own[bisect.bisect_left(own, sent.at, key=lambda session: session[0]) - 1]
-            block = (client.id, sent.stream, sent.first)
             if holder == client.process:
-                rightful.add(block)
+                rightful.setdefault((client.id, sent.stream), set()).update(range(sent.first, sent.first + sent.rows))
             else:
-                doubtful[block] = _who(client)
-    for (actor, stream, first), who in doubtful.items():
-        if (actor, stream, first) not in rightful and first in rows.get((actor, stream), {}):
-            verdict.blame("phantom", f"{who}: seq {first} entered although it had a successor")
+                doubtful.append((client, sent))
+    for client, sent in doubtful:
+        key = client.id, sent.stream
+        late = set(range(sent.first, sent.first + sent.rows)) - rightful.get(key, set())
+        if key in streams and late & streams[key].rows.keys():
+            verdict.blame("phantom", f"{who(client)}: seq {min(late)} entered although it had a successor")
 
 
-def _judge_balance(
-    evidence: Evidence,
-    actors: Sequence[Client],
-    owners: Streams,
-    rows: Mapping[tuple[str, int], Mapping[int, Row]],
-    verdict: Verdict,
-) -> None:
-    """Rules 4 and 7."""
+def _judge_balance(evidence: Evidence, actors: Sequence[Client], deeds: Deeds, streams: Streams, verdict: Verdict) -> None:
+    """Rules 4 and 7, and that the steps of a spool came in their order."""
     totals = {"produced": 0, "committed": 0, "rejected": 0, "abandoned": 0}
     unseen = sum(last - first for first, last in evidence.unseen)
+    totals["rejected"] = sum(len(stream.rejected) for stream in streams.values())
     for client in actors:
         verdict.trials["unbalanced"] += 1
-        own = [stream for (actor, stream), owner in owners.items() if owner is client]
-        there = [rows.get((client.id, stream), {}) for stream in own]
-        committed = sum(len(seqs) + len(_unseen(seqs, evidence)) for seqs in there)
-        rejected = sum(len(client.rejected.get(stream, ())) for stream in own)
-        left = len(client.steps) - committed - rejected
-        if left < 0 or (left > 0 and not evidence.may_abandon(client)):
-            verdict.blame("unbalanced", f"{_who(client)}: executed {len(client.steps)}, {committed} in the pool")
-        for name, count in zip(totals, (len(client.steps), committed, rejected, left), strict=True):
-            totals[name] += count
+        left = sum(not deed.settled for deed in deeds[client.process])
+        if left > 0 and not evidence.may_abandon(client):
+            verdict.blame("unbalanced", f"{who(client)}: executed {len(client.steps)}, {left} of them are nowhere")
+        if client.spooled:
+            seqs = [deed.row.seq for deed in deeds[client.process] if deed.row is not None]
+            late = sum(b < a for a, b in pairwise(seqs))
+            verdict.blame("reordered", f"{who(client)}: {late} steps came before what was executed before them", late)
+        totals["produced"] += len(client.steps)
+        totals["abandoned"] += left
+    totals["committed"] = totals["produced"] - totals["rejected"] - totals["abandoned"]
     verdict.figures |= {**totals, **evidence.counters}
     counters = evidence.counters
     if not counters:
@@ -245,11 +256,21 @@ def _judge_balance(
         ("rows_live", evidence.left, counters["rows_live"]),
         ("accepted = live + evicted + retired + discarded", sum(counters[k] for k in KEPT), counters["rows_accepted"]),
         ("env_steps", held, counters["env_steps"]),
-        ("lost_before", _gaps(rows, evidence) - totals["rejected"], counters["lost_before"]),
+        ("lost_before", _gaps(streams, evidence) - totals["rejected"], counters["lost_before"]),
     ):
         verdict.trials["unbalanced"] += 1
         if ours != theirs:
             verdict.blame("unbalanced", f"{name}: the pool says {theirs}, read and counted were {ours}")
+
+
+def _judge_intruders(evidence: Evidence, verdict: Verdict) -> None:
+    """Rule 9."""
+    answers = Counter(answer for _, answer in evidence.tried)
+    verdict.trials["intruded"] = len(evidence.tried)
+    verdict.figures |= {f"intruders_{answer}": count for answer, count in sorted(answers.items())}
+    for way, answer in evidence.tried:
+        if answer == OPENED:
+            verdict.blame("intruded", f"a session for {way}")
 
 
 def joins(clients: Iterable[Client]) -> dict[str, float | int]:
@@ -266,31 +287,10 @@ def joins(clients: Iterable[Client]) -> dict[str, float | int]:
     }
 
 
-def _unseen(there: Mapping[int, Row], evidence: Evidence) -> set[int]:
-    """Seqs of a stream whose rows nobody read before they were evicted: those between the rows around such a range of ids."""
-    out: set[int] = set()
-    for first, last in evidence.unseen:
-        low = max((seq for seq, row in there.items() if row.id < first), default=0)
-        high = min((seq for seq, row in there.items() if row.id >= last), default=low + 1)
-        out.update(range(low + 1, high))
-    return out
-
-
-def _gaps(rows: Mapping[tuple[str, int], Mapping[int, Row]], evidence: Evidence) -> int:
+def _gaps(streams: Streams, evidence: Evidence) -> int:
     """Rows that are missing before others of their stream."""
-    return sum(b - a - 1 for there in rows.values() for a, b in pairwise([0, *sorted({*there, *_unseen(there, evidence)})]))
-
-
-def _numbered(client: Client, stream: int) -> dict[int, Place]:
-    out: dict[int, Place] = {}
-    for sent in client.sent:
-        if sent.stream == stream:
-            out.update(zip(range(sent.first, sent.first + sent.rows), _places(sent), strict=True))
-    return out
-
-
-def _places(sent: Sent) -> list[Place]:
-    return [(episode, t + i) for episode, t, count in sent.runs for i in range(count)]
+    seen = ([0, *sorted({*stream.rows, *stream.unseen(evidence.unseen)})] for stream in streams.values())
+    return sum(b - a - 1 for seqs in seen for a, b in pairwise(seqs))
 
 
 def _ends(step: Step) -> tuple[float, float]:
@@ -311,11 +311,3 @@ def _digest(step: Step, truncated: int) -> str:
     for t in (step.t, step.t + 1):
         out.update(np.array([step.number, step.episode, t], "<f4").tobytes())
     return out.hexdigest()
-
-
-def _who(client: Client) -> str:
-    return f"{client.id} (pid {client.pid})"
-
-
-def _name(row: Row) -> str:
-    return f"{row.actor} stream {row.stream} seq {row.seq}"

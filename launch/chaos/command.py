@@ -11,13 +11,13 @@ from typing import Any
 
 from headrace.common.errors import ConfigError
 from headrace.launch.chaos import evidence
-from headrace.launch.chaos.campaign import COUNTERS, run_campaign, to_stderr
+from headrace.launch.chaos.campaign import COUNTERS, run_chapter, to_stderr
 from headrace.launch.chaos.checker import judge
 from headrace.launch.chaos.controls import fired, run_controls
 from headrace.launch.chaos.disk import Disk
 from headrace.launch.chaos.job import FULL
 from headrace.launch.chaos.sabotage import FINDS
-from headrace.launch.chaos.schedule import FULL_DISK, KINDS, ROLES
+from headrace.launch.chaos.schedule import FULL_DISK, KINDS, ROLES, chapters
 from headrace.launch.chaos.verdict import KINDS as FAULTS
 from headrace.launch.chaos.verdict import Verdict
 from headrace.launch.exits import FAILED
@@ -26,8 +26,9 @@ from headrace.launch.rundir import read_json
 
 ORIGIN = "origin.json"  # what was asked for, of a campaign that has ended
 SHOWN_FIGURES = (
-    *("produced", "acked", "rejected", "abandoned", "rows_accepted", "rows_live", "rows_evicted", "rows_retired"),
+    *("produced", "acked", "spooled", "rejected", "abandoned", "rows_accepted", "rows_live", "rows_evicted", "rows_retired"),
     *("rows_discarded", "rows_duplicate", "lost_before", "unseen", "resent", "swaps", "joins", "join_p99_s", "join_max_s"),
+    *("intruders_refused", "intruders_silent"),
 )
 
 
@@ -49,7 +50,8 @@ def chaos_command(minutes: float, seed: int, only: str | None, place: Path | Non
     controls = run_controls(place / "controls", seed, to_stderr)
     to_stderr(f"controls: {fired(controls)} of {len(FINDS)} lies found; now {minutes:g} minutes of {', '.join(kinds)}")
     origin = {"seed": seed, "minutes": minutes, "kinds": kinds, "controls": controls, "commit": commit()}
-    run_campaign(place / "job", seed, kinds, 60 * minutes, FULL, to_stderr)
+    for number, chapter in enumerate(chapters(kinds, 60 * minutes)):
+        run_chapter(place / chapter.name, seed + number, chapter, FULL, to_stderr)
     (place / ORIGIN).write_text(json.dumps(origin) + "\n", encoding="utf-8")
     return judge_again(place, as_json=as_json)
 
@@ -62,9 +64,12 @@ def judge_again(place: Path, *, as_json: bool) -> int:
     """
     origin = read_json(place / ORIGIN)
     to_stderr("judging")
-    directory = place / "job" / "history"
-    verdict = judge(evidence.load(directory, read_json(place / "job" / COUNTERS)))
-    summary = summarise(verdict, evidence.faults(directory), origin)
+    verdict, faults = Verdict(), Counter[tuple[str, str]]()
+    for chapter in chapters(origin["kinds"], 60 * origin["minutes"]):
+        directory = place / chapter.name / "history"
+        verdict.join(judge(evidence.load(directory, read_json(place / chapter.name / COUNTERS))))
+        faults += evidence.faults(directory)
+    summary = summarise(verdict, faults, origin)
     (place / "result.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     print(table(verdict, summary))
     if as_json:

@@ -28,18 +28,21 @@ class Row(NamedTuple):
     epoch: int
     step: int
     digest: str
+    outcome: int
 
 
 class Step(NamedTuple):
-    """An executed env step by its env's own history; ``action`` are its bytes in hex."""
+    """An executed env step by its env's own history; ``action`` are its bytes in hex, ``outcome`` what its episode ends in."""
 
     at: float
+    lane: int
     number: int
     episode: int
     t: int
     action: str
     terminated: int
     truncated: int
+    outcome: int
 
 
 class Sent(NamedTuple):
@@ -51,6 +54,16 @@ class Sent(NamedTuple):
     rows: int
     runs: list[list[int]]
     digest: str
+
+
+class Said(NamedTuple):
+    """A label that was answered: rows ``first .. last`` of an episode have this outcome."""
+
+    stream: int
+    first: int
+    last: int
+    outcome: int
+    episode: int
 
 
 class Applied(NamedTuple):
@@ -76,7 +89,10 @@ class Client:
         acked: stream -> highest seq that was acknowledged to it.
         rejected: stream -> seqs that were rejected to it.
         applied: in order.
-        steps: executed in its process, in order.
+        steps: executed in its process, those of a lane in order.
+        spooled: whether its rows lie in a file, so that they outlive it and its successor sends them.
+        kept: runs of the rows that were in that file.
+        said: labels that were answered to it.
     """
 
     role: str
@@ -90,6 +106,9 @@ class Client:
     rejected: Mapping[int, frozenset[int]]
     applied: Sequence[Applied]
     steps: Sequence[Step]
+    spooled: bool = False
+    kept: Sequence[list[list[int]]] = ()
+    said: Sequence[Said] = ()
 
     @property
     def process(self) -> Process:
@@ -107,10 +126,12 @@ class Evidence:
         unseen: ranges of ids that were evicted before anybody read them.
         hits: process of a client -> kinds of faults that hit it.
         left: how many rows lived at the end, as they were read.
+        tail: id of the first of them.
         counters: of the pool at the end: ``rows_accepted``, ``rows_evicted``, ``rows_retired``, ``rows_discarded``,
             ``rows_live``, ``lost_before``, ``env_steps``.
         published: versions that learners sent, (epoch, step).
         unproved: sampled rows that did not prove themselves to the learner.
+        tried: how strangers and impostors tried to come in, and how each was answered.
     """
 
     clients: Sequence[Client]
@@ -118,9 +139,11 @@ class Evidence:
     unseen: Sequence[tuple[int, int]] = ()
     hits: Mapping[Process, frozenset[str]] = field(default_factory=dict)
     left: int = 0
+    tail: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
     published: frozenset[tuple[int, int]] = frozenset()
     unproved: int = 0
+    tried: Sequence[tuple[str, str]] = ()
 
     def may_abandon(self, client: Client) -> bool:
         """Whether steps that a client executed may be nowhere: it was cut short."""
@@ -137,8 +160,8 @@ def load(directory: Path, counters: Mapping[str, int]) -> Evidence:
     for told in history.read_all(directory, "steps"):
         number = told.about["actor"]
         own = steps.setdefault(_process(begins, told.about["pid"], told.begun), [])
-        own += [Step(at, number, e, t, action, done, cut) for at, _, _, e, t, action, done, cut in told.lines]
-    rows, unseen, left = _harvested(history.read_all(directory, "rows"))
+        own += [Step(at, lane, number, *values) for at, _, lane, *values in told.lines]
+    rows, unseen, (left, tail) = _harvested(history.read_all(directory, "rows"))
     hits: dict[Process, set[str]] = {}
     for told in history.read_all(directory, "faults"):
         for at, what, *values in told.lines:
@@ -151,9 +174,11 @@ def load(directory: Path, counters: Mapping[str, int]) -> Evidence:
         unseen,
         {process: frozenset(kinds) for process, kinds in hits.items()},
         left,
+        tail,
         counters,
         frozenset((line[2], line[3]) for line in canaries if line[1] == "published"),
         sum(line[1] == "unproved" for line in canaries),
+        [(line[2], line[3]) for told in history.read_all(directory, "intruder") for line in told.lines],
     )
 
 
@@ -172,10 +197,10 @@ def faults(directory: Path) -> Counter[tuple[str, str]]:
     return out
 
 
-def _harvested(told: Sequence[Told]) -> tuple[list[Row], list[tuple[int, int]], int]:
+def _harvested(told: Sequence[Told]) -> tuple[list[Row], list[tuple[int, int]], tuple[int, int]]:
     rows: list[Row] = []
     unseen: list[tuple[int, int]] = []
-    left = 0
+    left = (0, 0)
     for one in told:
         for _, what, *values in one.lines:
             if what == "row":
@@ -183,7 +208,7 @@ def _harvested(told: Sequence[Told]) -> tuple[list[Row], list[tuple[int, int]], 
             elif what == "unseen":
                 unseen.append((values[0], values[1]))
             elif what == "left":
-                left = values[0]
+                left = values[0], values[1]
     return rows, unseen, left
 
 
@@ -200,6 +225,7 @@ def _client(told: Told, steps: Mapping[Process, list[Step]]) -> Client:
     rejected: dict[int, set[int]] = {}
     for _, stream, first, last, _ in lines.get("rejected", ()):
         rejected.setdefault(stream, set()).update(range(first, last + 1))
+    said = {number: Said(*label) for _, number, *label in lines.get("said", ())}
     pid = told.about["pid"]
     return Client(
         told.about["role"],
@@ -213,4 +239,7 @@ def _client(told: Told, steps: Mapping[Process, list[Step]]) -> Client:
         {stream: frozenset(seqs) for stream, seqs in rejected.items()},
         [Applied(*line) for line in lines.get("applied", ())],
         steps.get((pid, told.begun), ()),
+        bool(told.about.get("spooled")),
+        [runs for _, runs in lines.get("kept", ())],
+        [said[number] for _, number, reason in lines.get("labelled", ()) if not reason],
     )

@@ -10,7 +10,7 @@ from headrace.buffer.view import PoolView
 from headrace.common.errors import PoolError
 from headrace.launch.chaos.history import History
 
-COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "learner_epoch", "learner_step", "digest")
+COLUMNS = ("id", "actor", "stream", "seq", "episode", "t", "learner_epoch", "learner_step", "digest", "outcome")
 EVERY_S = 0.1
 
 
@@ -18,7 +18,7 @@ class Harvest:
     """Reads new rows again and again, and after each new owner of the pool all rows that live.
 
     Its history gets a line for each row that was not there before, or is not what it was; and one for a range of ids that was
-    evicted before it was read. The last one says how many rows lived at the end.
+    evicted before it was read. The last one says how many rows lived at the end, and from which id on.
 
     Args:
         pool: the pool's directory, which need not exist yet.
@@ -31,7 +31,7 @@ class Harvest:
         self._known: dict[int, list[Any]] = {}
         self._next = 0
         self._read_to = 0  # every id below was read once, or is told as unseen
-        self._live = 0
+        self._live = self._tail = 0  # what one reading after the end finds
         self._stop = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-harvest", daemon=True)
@@ -48,7 +48,7 @@ class Harvest:
             raise self._failure
         self._view, self._live = None, 0
         self.gather()
-        self._history.write("left", self._live)
+        self._history.write("left", self._live, self._tail)
 
     def _run(self) -> None:
         try:
@@ -63,7 +63,7 @@ class Harvest:
             if self._view is None or not self._view.is_current:
                 self._view = PoolView(self._pool)
                 self._history.write("opened", self._view.tail, self._view.head)
-                self._next = self._view.tail  # all of them again: a new owner may have changed what it found
+                self._next = self._tail = self._view.tail  # all of them again: a new owner may have changed what it found
             self._read(self._view)
         except PoolError:  # not there yet, or between two owners
             self._view = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from headrace.common.wire.messages import Ack, BlockHead
 from headrace.launch.chaos.history import History
+from headrace.launch.chaos.intruder import Intruder
 from headrace.launch.chaos.job import LEASE_S, Job
 from headrace.launch.chaos.proxy import Proxy
-from headrace.launch.chaos.schedule import FULL_DISK, Fault
+from headrace.launch.chaos.schedule import FULL_DISK, INTRUDE, Fault
 from headrace.launch.chaos.tampering import Act, Faults, Rule, Way
 from headrace.launch.children import Child
 
@@ -36,14 +38,18 @@ class Injector:
         job: whose processes are hit.
         links: role name -> the proxy that it dials through.
         history: is told, before and after.
+        intruder: tries to come in, where that is among the faults.
         noisy: whether actors' links always lose acks, and duplicate and replay rows.
     """
 
-    def __init__(self, job: Job, links: Mapping[str, Proxy], history: History, *, noisy: bool) -> None:
+    def __init__(
+        self, job: Job, links: Mapping[str, Proxy], history: History, intruder: Intruder | None = None, *, noisy: bool
+    ) -> None:
         self._job, self._links, self._history, self._noisy = job, links, history, noisy
         self._ends: list[tuple[float, Callable[[], None]]] = []
         self._turns: Counter[str] = Counter()  # of each link: a fault ends only what has not been followed by another
         self._heirs: dict[str, Child] = {}
+        self._intruder, self._intrusion = intruder, threading.Thread()
         self.hits: Counter[tuple[str, str]] = Counter()
         for name in links:
             self._set(name, self._usual(name))
@@ -59,6 +65,7 @@ class Injector:
             "pause": self._pause,
             "usurp": self._usurp,
             FULL_DISK: self._fill,
+            INTRUDE: self._intrude,
         }.get(fault.kind, self._break)
         begin(fault, name, now)
 
@@ -74,6 +81,8 @@ class Injector:
         self.tick(float("inf"))
         for child in self._heirs.values():
             child.kill()
+        if self._intrusion.ident is not None:
+            self._intrusion.join()
         for name in self._links:
             self._set(name, QUIET)
 
@@ -111,6 +120,18 @@ class Injector:
             self._history.write("hit", fault.kind, fault.role, 0)
             self._job.disk.fill()
             self._ends.append((now + fault.seconds, self._job.disk.free))
+
+    def _intrude(self, fault: Fault, name: str, now: float) -> None:
+        """Have somebody try, in a thread of his own: he waits for answers."""
+        if self._intruder is None or self._intrusion.is_alive():
+            return
+        self.hits[fault.kind, fault.role] += 1
+        self._history.write("hit", fault.kind, fault.role, 0)
+        actors = self._job.names("actor")
+        victim = int(fault.pick * len(actors))
+        names = actors[victim], actors[victim - 1]
+        self._intrusion = threading.Thread(target=self._intruder.try_all, args=names, name="headrace-intruder", daemon=True)
+        self._intrusion.start()
 
     def _stop(self, fault: Fault, name: str, until: float) -> bool:
         pid = self._job.supervisor.signal(name, signal.SIGSTOP)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headrace.buffer.query import Observer
-from headrace.common.config import dump
+from headrace.common.config import dump, replace
+from headrace.common.wire.network import NetworkConfig
 from headrace.launch.chaos.disk import Disk
 from headrace.launch.chaos.scripted import ENV
 from headrace.launch.children import Child, headrace_command, role_environment
 from headrace.launch.config import RunConfig, make_config
+from headrace.launch.credentials import make_keys
 from headrace.launch.lineup import Lineup
 from headrace.launch.roles import LEARNER_ID
 from headrace.launch.rundir import RunDir
@@ -34,12 +36,16 @@ class Scale:
 
     Attributes:
         actors: processes.
+        robots: how many of the last of these are programs with a loop of their own, and a spool.
+        lanes: parallel episodes of each of the others.
         capacity: rows of the pool.
         step_s: how long an env step takes (s).
         evaluator: whether there is one.
     """
 
     actors: int = 4
+    robots: int = 1
+    lanes: int = 2
     capacity: int = 10_000
     step_s: float = STEP_S
     evaluator: bool = True
@@ -49,7 +55,7 @@ FULL = Scale()
 
 
 def make_job_config(place: Path, seed: int, scale: Scale, port: int) -> RunConfig:
-    """The config of a job below ``place``: rows that prove themselves, nobody waits for anybody, no end."""
+    """The config of a job below ``place``: rows that prove themselves, outcomes, nobody waits for anybody, no end."""
     kwargs = {
         "actor": None,
         "lengths": [7, 40, 3],
@@ -58,10 +64,11 @@ def make_job_config(place: Path, seed: int, scale: Scale, port: int) -> RunConfi
         "action_dim": 2,
         "bounds": [0, NUMBERS],
         "delay_s": scale.step_s,
+        "success": True,
     }
     return make_config(
         {
-            "env": {"id": ENV, "kwargs": kwargs},
+            "env": {"id": ENV, "kwargs": kwargs, "lanes": scale.lanes},
             "seed": seed,
             "run": {"dir": str(place), "name": "run"},
             "actor": {"count": scale.actors},
@@ -88,16 +95,25 @@ class WitnessLineup(Lineup):
         config: of the job.
         run: its run directory.
         history: directory of the histories.
+        robots: role names of the actors that are robots.
+        keys: directory of the keys of all; empty where nobody has one.
         dials: role name -> where it dials; the buffer itself for those that are not named.
         sabotage: role name -> how it lies.
     """
 
     def __init__(
-        self, config: RunConfig, run: RunDir, history: Path, dials: Mapping[str, str], sabotage: Mapping[str, str]
+        self,
+        config: RunConfig,
+        run: RunDir,
+        history: Path,
+        robots: Sequence[str],
+        keys: str,
+        dials: Mapping[str, str],
+        sabotage: Mapping[str, str],
     ) -> None:
         super().__init__(config, run, None)
         self._endpoint, self._place, self._history = config.network.endpoint, run.path, history
-        self._batch_size = config.learner.batch_size
+        self._batch_size, self._robots, self._keys = config.learner.batch_size, robots, keys
         self._dials, self._sabotage = dials, sabotage
 
     def command(self, plan: RolePlan, again: bool) -> list[str]:
@@ -116,10 +132,12 @@ class WitnessLineup(Lineup):
         if plan.name == LEARNER_ID:
             memory = ["--memory", str(self._history.parent / "canary.json"), "--batch-size", str(self._batch_size)]
             pace = ["--publish-s", str(PUBLISH_S), "--heartbeat", str(HEARTBEAT_S), "--lease", str(LEASE_S)]
-            return headrace_command([endpoint, *history, *memory, *pace], f"{PACKAGE}.canary")
+            return headrace_command([endpoint, *history, *memory, *pace, "--keys", self._keys], f"{PACKAGE}.canary")
         lies = ["--sabotage", self._sabotage[plan.name]] if plan.name in self._sabotage else []
-        evaluate = ["--evaluate"] if plan.kind == "evaluator" else []
-        return headrace_command([str(self._place), "--connect", endpoint, *history, *evaluate, *lies], f"{PACKAGE}.client")
+        kind = ["--evaluate"] if plan.kind == "evaluator" else []
+        if plan.name in self._robots:
+            kind = ["--spool", str(self._history.parent / "spool")]
+        return headrace_command([str(self._place), "--connect", endpoint, *history, *kind, *lies], f"{PACKAGE}.client")
 
 
 @dataclass
@@ -133,6 +151,8 @@ class Job:
         plans: role name -> plan.
         lineup: command lines.
         supervisor: keeps them alive.
+        config: of all roles.
+        network: how to reach its buffer, with the keys if there are some.
         disk: of the run directory, where it can be filled.
     """
 
@@ -141,6 +161,8 @@ class Job:
     run: RunDir
     lineup: WitnessLineup
     supervisor: Supervisor
+    config: RunConfig
+    network: NetworkConfig
     plans: dict[str, RolePlan] = field(default_factory=dict)
     disk: Disk | None = None
 
@@ -155,25 +177,32 @@ class Job:
         port: int,
         dials: Mapping[str, str],
         sabotage: Mapping[str, str],
+        keyed: bool = False,
         disk: Disk | None = None,
     ) -> Job:
-        """A job below ``place``, with its run directory on ``disk`` if there is one; nothing is started."""
+        """A job below ``place``, with its run directory on ``disk`` if there is one, where everybody has a key if ``keyed``.
+
+        Nothing is started.
+        """
         home = place if disk is None else disk.place
         config = make_job_config(place, seed, scale, port)
         history, run = place / "history", RunDir.create(home / "run", dump(config))
         history.mkdir()
-        lineup = WitnessLineup(config, run, history, dials, sabotage)
+        robots = [f"actor-{n}" for n in range(scale.actors - scale.robots, scale.actors)]
+        network = replace(config.network, keys=str(run.keys)) if keyed else config.network
+        lineup = WitnessLineup(config, run, history, robots, network.keys, dials, sabotage)
         plans = lineup.plans()
+        make_keys(network, run, plans)
         supervisor = Supervisor(
             plans,
             run,
             config.supervisor,
             command=lineup.command,
             environment=lineup.environment,
-            observe=Observer,
+            observe=lambda endpoint: Observer(endpoint, network),
             watcher=watcher,
         )
-        return cls(place, history, run, lineup, supervisor, {plan.name: plan for plan in plans}, disk)
+        return cls(place, history, run, lineup, supervisor, config, network, {plan.name: plan for plan in plans}, disk)
 
     def names(self, role: str) -> list[str]:
         """Names of the processes of a role, in order."""

@@ -7,7 +7,7 @@ so that nothing is forgotten in a short campaign and nothing is rare in a long o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,11 +50,16 @@ NETWORK: Mapping[str, Kind] = {
 }
 FULL_DISK = "full-disk"  # only where somebody may mount a disk
 HOST: Mapping[str, Kind] = {FULL_DISK: Kind("the disk of the run directory is full", ("host",), 2, (0.5, 4.0))}
+INTRUDE = "intrude"
+KEYED: Mapping[str, Kind] = {INTRUDE: Kind("somebody without a key, or with another's, wants a session", ("host",), 2)}
 NOISE = "noise"
 ALWAYS: Mapping[str, Kind] = {
     NOISE: Kind("30 % of the acks are lost, 10 % of the rows come twice, and old rows come again", ("actor",), 0)
 }
-KINDS: Mapping[str, Kind] = {**PROCESS, **NETWORK, **HOST, **ALWAYS}
+KINDS: Mapping[str, Kind] = {**PROCESS, **NETWORK, **HOST, **KEYED, **ALWAYS}
+# Under CURVE nobody between the two sees where a message ends.
+PLAIN_ONLY, KEYED_ONLY = ("lost-answers", NOISE), (INTRUDE,)
+KEYED_SHARE = 1 / 3  # of the time, where a campaign has both chapters
 
 
 @dataclass(frozen=True)
@@ -105,3 +110,31 @@ class Schedule:
         low, high = KINDS[kind].seconds
         gap = SHORTEST_GAP_S + float(self._rng.exponential(MEAN_GAP_S - SHORTEST_GAP_S))
         return Fault(after + gap, kind, role, float(self._rng.uniform(low, high)), float(self._rng.random()))
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of a campaign, with a job of its own.
+
+    Attributes:
+        name: of its directory.
+        kinds: of its faults.
+        seconds: how long faults happen.
+        keyed: whether everybody has a key.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    seconds: float
+    keyed: bool
+
+
+def chapters(kinds: Sequence[str], seconds: float) -> list[Chapter]:
+    """The chapters for faults of ``kinds``: one with keys where some need them, one without where some can't have them."""
+    plain = Chapter("plain", tuple(kind for kind in kinds if kind not in KEYED_ONLY), seconds, keyed=False)
+    keyed = Chapter("keyed", tuple(kind for kind in kinds if kind not in PLAIN_ONLY), seconds, keyed=True)
+    if not set(kinds) & set(KEYED_ONLY):
+        return [plain]
+    if not set(kinds) & set(PLAIN_ONLY):
+        return [keyed]
+    return [replace(plain, seconds=(1 - KEYED_SHARE) * seconds), replace(keyed, seconds=KEYED_SHARE * seconds)]

@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.launch.chaos.history import SUFFIX, History, read_all
 
 ENV = "headrace.launch.chaos.scripted:make"  # ``env.id``
@@ -39,7 +40,7 @@ class ScriptedEnv(gym.Env[Any, Any]):
         form: ``box`` for one float32 array (actor, episode, t); ``dict`` for nested keys with an image, a
             float64 array, an integer and a flag.
         reuse: write each observation into the same array, as some simulators do.
-        success: episodes whose number is odd report info success at their end.
+        success: episodes say info success at their end: true of those whose number is odd.
         history: directory for a history of the steps; begun at the first reset.
         delay_s: how long a step takes.
         action_dim: A; bounds are -1 to 1 in the first dimension, 0 to 5 in the others.
@@ -100,10 +101,11 @@ class ScriptedEnv(gym.Env[Any, Any]):
         truncated = done and self._end in ("truncated", "both")
         if self._history is not None:
             acted = np.ravel(action).astype("<f4").tobytes().hex()
-            self._history.write("step", self._lane, self._episode, self._t, acted, int(terminated), int(truncated))
+            flags = int(terminated), int(truncated)
+            self._history.write("step", self._lane, self._episode, self._t, acted, *flags, self._outcome if done else 0)
         time.sleep(self._delay_s)
         self._t += 1
-        info = {"success": self._episode % 2 == 1} if self._success and done else {}
+        info = {"success": self._outcome == OUTCOME_SUCCESS} if self._success and done else {}
         return self._obs(), float(self._t - 1), terminated, truncated, info
 
     def render(self) -> Any:
@@ -114,6 +116,13 @@ class ScriptedEnv(gym.Env[Any, Any]):
         """Close the history."""
         if self._history is not None:
             self._history.close()
+
+    @property
+    def _outcome(self) -> int:
+        """What becomes of the episode that runs."""
+        if not self._success:
+            return OUTCOME_UNKNOWN
+        return OUTCOME_SUCCESS if self._episode % 2 else OUTCOME_FAILURE
 
     @property
     def _end(self) -> str:

@@ -15,6 +15,8 @@ KINDS = {
     "reordered": "not in the order in which it was executed",
     "torn": "an action by weights that are no single version",
     "stale": "an action by other weights than the newest that its actor had, or than its row says",
+    "mislabelled": "another outcome than that of its episode, or none although the label was answered",
+    "intruded": "a session for somebody without a key, or with another's",
     "unbalanced": "a process or a counter whose transitions do not add up",
 }
 SHOWN = 3
@@ -72,6 +74,17 @@ class Verdict:
             cases = self.cases.setdefault(kind, [])
             if len(cases) < SHOWN:
                 cases.append(case)
+
+    def join(self, other: Verdict) -> None:
+        """Take what was found elsewhere too: counts are added, of times (``_s``) the longer one is kept."""
+        self.trials += other.trials
+        for kind, count in other.found.items():
+            cases = self.cases.setdefault(kind, [])
+            cases += other.cases[kind][: SHOWN - len(cases)]
+            self.found[kind] += count
+        for name, value in other.figures.items():
+            before = self.figures.get(name, 0)
+            self.figures[name] = max(before, value) if name.endswith("_s") else before + value
 
     def bound(self, kind: str) -> float | None:
         """The 95 % upper bound; none without a trial."""

@@ -13,7 +13,9 @@ from headrace.actor.config import ActorConfig
 from headrace.actor.outbox import Outbox
 from headrace.actor.policy import MlpPolicy
 from headrace.actor.uplink import Uplink
+from headrace.common.block import Block
 from headrace.common.clock import Clock
+from headrace.common.label import Kind
 from headrace.common.specs import TransitionSpec
 from headrace.common.weights import Version, WeightSet
 from headrace.common.wire import messages as m
@@ -21,7 +23,8 @@ from headrace.common.wire.codec import Frame, Parts, decode
 from headrace.launch.chaos.history import History
 
 Array = np.ndarray[Any, Any]
-Meddle = Callable[[m.BlockHead, Parts], list[Parts]]
+Head = m.BlockHead | m.LabelHead
+Meddle = Callable[[Head, Parts], list[Parts]]
 
 
 def digest_of(parts: Parts) -> str:
@@ -32,17 +35,23 @@ def digest_of(parts: Parts) -> str:
     return out.hexdigest()
 
 
-def honest(head: m.BlockHead, parts: Parts) -> list[Parts]:
-    """What is sent in place of a block: itself."""
+def honest(head: Head, parts: Parts) -> list[Parts]:
+    """What is sent in place of a block or a label: itself."""
     return [parts]
 
 
+def keep(block: Block) -> bool:
+    """Whether a block is kept that the loop hands over: it is."""
+    return True
+
+
 class WitnessUplink(Uplink):
-    """An uplink that tells a history which rows it numbered, before they are sent, and what is acknowledged and applied.
+    """An uplink that tells a history what it is about to say of rows, what it keeps, and what is answered and applied.
 
     Args:
         history: is told.
-        meddle: what is sent in place of each block, behind the history's back.
+        meddle: what is sent in place of each block or label, behind the history's back.
+        keeps: whether a block that the history is told of is kept.
         args: of an uplink.
     """
 
@@ -56,13 +65,22 @@ class WitnessUplink(Uplink):
         *,
         history: History,
         meddle: Meddle = honest,
+        keeps: Callable[[Block], bool] = keep,
     ) -> None:
         super().__init__(spec, outbox, part_bytes, clock, drain_bytes_per_s)
-        self._row_dtype, self._history, self._meddle = spec.row_dtype, history, meddle
+        self._row_dtype, self._history, self._meddle, self._keeps = spec.row_dtype, history, meddle, keeps
+
+    def offer(self, block: Block, timeout_s: float) -> int:
+        """Tell which rows outlive this process from now on."""
+        first = super().offer(block, timeout_s) if self._keeps(block) else 1
+        if first and self.outlives:
+            self._history.write("kept", runs_of(block.rows))
+        return first
 
     def applied(self, version: Version) -> None:
         """Tell what is acted by from now on."""
-        self._history.write("applied", version.epoch, version.step)
+        if version != self._version:
+            self._history.write("applied", version.epoch, version.step)
         super().applied(version)
 
     def welcomed(self, welcome: m.Welcome) -> None:
@@ -76,19 +94,22 @@ class WitnessUplink(Uplink):
             self._history.write("acked", message.stream, message.seq)
         elif isinstance(message, m.Reject):
             self._history.write("rejected", message.stream, message.first, message.last, message.reason)
+        elif isinstance(message, m.Labelled):
+            self._history.write("labelled", message.number, message.reason)
         super().received(message, frames)
 
     def outgoing(self, room: int) -> Iterable[Parts]:
-        """Tell the rows of each block that leaves."""
+        """Tell the rows of each block, and each outcome, that leaves."""
         out: list[Parts] = []
         for parts in super().outgoing(room):
             head = decode(parts[0])
             if isinstance(head, m.BlockHead):
                 rows = np.frombuffer(parts[1], self._row_dtype)
                 self._history.write("sent", head.stream, head.seq, head.rows, runs_of(rows), digest_of(parts))
-                out += self._meddle(head, parts)
-            else:
-                out.append(parts)
+            elif isinstance(head, m.LabelHead) and head.kind == Kind.OUTCOME:
+                about = head.stream, head.first, head.last, head.outcome, head.episode
+                self._history.write("said", head.number, *about)
+            out += self._meddle(head, parts) if isinstance(head, (m.BlockHead, m.LabelHead)) else [parts]
         return out
 
 

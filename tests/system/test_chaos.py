@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 
+from headrace.launch.chaos.sabotage import FINDS
 from headrace.launch.chaos.schedule import Schedule
 from headrace.launch.chaos.verdict import KINDS as FAULTS
 
@@ -21,7 +22,8 @@ def test_a_short_campaign_passes_its_controls_and_finds_nothing(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert said["controls_fired"] == 4
+    assert said["controls_fired"] == len(FINDS)
+    assert all(said["controls"].values())
     assert said["trials"] > 500
     assert {said[kind] for kind in FAULTS} == {0}
     planned = [fault.role for fault in Schedule(SEED, KINDS).due(SECONDS) if fault.kind == "kill"]

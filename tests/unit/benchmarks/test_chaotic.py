@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from campaign.chaotic import KILLS, TRIALS, chaos_line, chaos_section, newest, tell
+from campaign.chaotic import ASKED, KILLS, TRIALS, chaos_line, chaos_section, newest, tell
 from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
 
 from headrace.launch.chaos.schedule import KINDS, ROLES
@@ -19,7 +19,8 @@ def record(**changes):
         "trials": TRIALS,
         "kills": 4 * KILLS,
         "kills_by_role": dict.fromkeys(ROLES, KILLS),
-        "controls_fired": 4,
+        "controls_fired": 1,
+        "controls": {"drop": True, "honest": True},
         "faults": {"kill": 4 * KILLS, "pause": 3},
         "table": table,
         "figures": {"swaps": 10, "acked": TRIALS},
@@ -40,6 +41,7 @@ def failed():
 
 def test_only_whole_campaigns_count_and_the_newest_of_each_seed():
     assert newest([record(minutes=2.0), record(kinds=["kill"])]) == []
+    assert len(newest([record(kinds=sorted(ASKED))])) == 1
     assert [r["trials"] for r in newest([record(trials=1), record(trials=2), record(seed=1, trials=3)])] == [2, 3]
 
 
@@ -54,7 +56,7 @@ def test_a_promise_of_some_faults():
     assert ROW.tally("P1", []).state == NOT_RUN
     assert ROW.tally("P1", [record()]).state == PASSED
     assert ROW.tally("P1", [failed()]).failures == 2
-    assert ROW.tally("P1", [record(controls_fired=3)]).state == FAILED
+    assert ROW.tally("P1", [record(controls={"drop": False, "honest": True})]).state == FAILED
     assert ROW.tally("P1", [record(figures={"swaps": 9})]).state == FAILED
     assert "kills of actor 100; swaps 10" in ROW.tally("P1", [record()]).figures
 
@@ -63,4 +65,7 @@ def test_the_section_shows_every_kind_of_fault():
     text = "\n".join(chaos_section([record()]))
     assert all(f"| {kind} |" in text for kind in FAULTS)
     assert "Kills: buffer 100, learner 100" in text
+    assert "Of 1 lies the checker found 1" in text
     assert chaos_section([]) == [NOT_RUN]
+    older = record(table={kind: said for kind, said in record()["table"].items() if kind != "intruded"})
+    assert "| intruded |" not in "\n".join(chaos_section([older]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from helpers.chaos import acted, changed, honest
+from helpers.chaos import acted, changed, honest, laned, spooled
 
 from headrace.launch.chaos.checker import judge
 from headrace.launch.chaos.evidence import Applied, Sent
@@ -34,7 +34,7 @@ def with_row(evidence, index, **changes):
 def test_honest_evidence_passes_and_every_kind_was_looked_at(evidence):
     verdict = judge(evidence)
     assert (dict(verdict.found), verdict.cases) == ({}, {})
-    assert all(verdict.trials[kind] > 0 for kind in KINDS)
+    assert all(verdict.trials[kind] > 0 for kind in KINDS if kind != "intruded")
     assert (verdict.trials["lost"], verdict.trials["corrupted"], verdict.trials["torn"]) == (12 + 21 + 13, 16 + 21 + 13, 52)
     assert verdict.figures["abandoned"] == 2
     assert verdict.figures["produced"] == verdict.figures["committed"] + verdict.figures["abandoned"] == 52
@@ -179,3 +179,81 @@ def test_a_stranger_may_not_say_rows_of_an_actor(evidence):
     assert isinstance(evidence.clients[0].sent[0], Sent)
     other = [row._replace(actor="actor-9") if row.id == 0 else row for row in evidence.rows]
     assert set(found(replace(evidence, rows=other, counters={}))) >= {"phantom", "lost"}
+
+
+def test_lanes_of_a_process_are_each_in_their_order(evidence):
+    two = laned()
+    assert judge(two).found == {}
+    assert judge(two).figures["committed"] == 16
+    sent = [
+        one._replace(first=first)
+        for one, first in zip([*two.clients[0].sent[2:], *two.clients[0].sent[:2]], (1, 6, 9, 14), strict=True)
+    ]
+    assert found(changed(two, 0, sent=sent))["reordered"] > 0  # an episode of a lane before the one that came first
+    crossed = two.rows[0]._replace(episode=2)
+    assert found(replace(two, rows=[crossed, *two.rows[1:]]))["corrupted"] == 1
+
+
+def test_what_lay_in_a_spool_is_its_successors_and_arrives():
+    kept = spooled()
+    assert judge(kept).found == {}
+    assert (judge(kept).figures["spooled"], judge(kept).figures["committed"], judge(kept).figures["abandoned"]) == (18, 18, 0)
+    gone = replace(kept, rows=kept.rows[:12], left=12, counters={})
+    unsent = replace(gone, clients=[kept.clients[0], replace(kept.clients[1], sent=[], acked={}, said=())])
+    assert found(unsent) == {"lost": 6}  # though nobody ever said them
+    assert found(gone) == {"lost": 6}  # counted once
+    others = honest()  # rows of others at the same places are no excuse
+    more = [*unsent.rows, *(row._replace(id=row.id + 100) for row in others.rows)]
+    both = replace(unsent, clients=[*unsent.clients, *others.clients], rows=more, hits={**unsent.hits, **others.hits})
+    assert found(replace(both, published=both.published | others.published)) == {"lost": 6}
+    unkept = [replace(unsent.clients[0], kept=kept.clients[0].kept[:3]), unsent.clients[1]]
+    assert found(replace(unsent, clients=unkept)) == {}  # what a killed process had not handed over
+
+
+def test_a_spool_says_each_step_once_and_in_order():
+    kept = spooled()
+    twice = kept.rows[3]._replace(id=18, seq=19)
+    heir = replace(kept.clients[1], sent=[*kept.clients[1].sent, Sent(70.0, 1, 19, 1, [[1, 0, 1]], "x")])
+    assert found(replace(kept, clients=[kept.clients[0], heir], rows=[*kept.rows, twice], counters={})) == {"duplicated": 1}
+    a, b = kept.rows[14], kept.rows[15]
+    swapped = [*kept.rows[:14], b._replace(id=a.id, seq=a.seq), a._replace(id=b.id, seq=b.seq), *kept.rows[16:]]
+    places = [[row.episode, row.t, 1] for row in swapped[12:16]]
+    late = [kept.clients[1].sent[0]._replace(runs=places), *kept.clients[1].sent[1:]]
+    heir = replace(kept.clients[1], sent=late, said=())
+    assert found(replace(kept, clients=[replace(kept.clients[0], said=()), heir], rows=swapped, counters={}))["reordered"] == 1
+
+
+def test_outcomes_are_those_of_the_rows_own_episode(evidence):
+    labelled = [i for i, row in enumerate(evidence.rows) if row.outcome]
+    row = evidence.rows[labelled[0]]
+    assert found(with_row(evidence, labelled[0], outcome=3 - row.outcome)) == {
+        "mislabelled": 2
+    }  # by the env, and by the answer
+    assert found(with_row(evidence, labelled[0], outcome=0)) == {"mislabelled": 1}  # it was answered
+    gone = with_row(evidence, labelled[0], outcome=0)
+    assert found(replace(gone, tail=row.id + 1)) == {}  # before it was
+    last = len(evidence.rows) - 1
+    assert evidence.rows[last].outcome == 0  # its episode was cut off
+    assert found(with_row(evidence, last, outcome=1)) == {"mislabelled": 1}
+
+
+def test_an_outcome_that_is_gone_again(evidence):
+    row = next(row for row in evidence.rows if row.outcome)
+    before = row._replace(outcome=0)
+    assert found(replace(evidence, rows=[before, *evidence.rows])) == {}
+    assert found(replace(evidence, rows=[*evidence.rows, before]))["mislabelled"] >= 1
+
+
+def test_who_left_in_order_has_said_all_outcomes(evidence):
+    mute = changed(evidence, 1, said=())
+    rows = [row._replace(outcome=0) if row.actor == "actor-1" and row.episode == 0 else row for row in evidence.rows]
+    assert found(mute) == {}
+    assert found(replace(mute, rows=rows)) == {"mislabelled": 3}
+
+
+def test_a_session_for_a_stranger(evidence):
+    tried = [("actor-0 without a key", "silent"), ("actor-0 by the key of actor-1", "refused")]
+    verdict = judge(replace(evidence, tried=tried))
+    assert (dict(verdict.found), verdict.trials["intruded"]) == ({}, 2)
+    assert verdict.figures["intruders_silent"] == verdict.figures["intruders_refused"] == 1
+    assert found(replace(evidence, tried=[*tried, ("actor-0 by an unknown key", "opened")])) == {"intruded": 1}

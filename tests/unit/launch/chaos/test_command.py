@@ -52,8 +52,8 @@ def test_what_cannot_be_is_refused_before_anything_starts(tmp_path, words, messa
 
 
 def test_all_lies_must_be_found_and_nothing_at_the_honest_one():
-    assert fired(ALL_FIRED) == 4
-    assert fired({**ALL_FIRED, "flip": False}) == 3
+    assert fired(ALL_FIRED) == len(FINDS) == 8
+    assert fired({**ALL_FIRED, "flip": False}) == 7
     assert fired({**ALL_FIRED, HONEST: False}) == 0
 
 
@@ -66,7 +66,7 @@ def summary(controls=ALL_FIRED):
 def test_the_summary_has_every_figure_that_is_asked_for():
     verdict, said = summary()
     assert said["passed"]
-    assert (said["trials"], said["kills"], said["controls_fired"]) == (verdict.trials["lost"], 5, 4)
+    assert (said["trials"], said["kills"], said["controls_fired"]) == (verdict.trials["lost"], 5, 8)
     assert said["kills_by_role"] == {"buffer": 2, "learner": 0, "actor": 3, "evaluator": 0}
     assert said["faults"] == {"kill": 5, "pause": 1}
     text = table(verdict, said)
@@ -84,5 +84,5 @@ def test_a_campaign_whose_controls_did_not_fire_does_not_count():
     verdict, said = summary({**ALL_FIRED, "drop": False})
     assert not said["passed"]
     text = table(verdict, said)
-    assert "3 of 4 lies found - so nothing above counts" in text
+    assert "7 of 8 lies found - so nothing above counts" in text
     assert text.endswith("FAILED")

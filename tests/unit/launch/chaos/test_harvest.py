@@ -111,12 +111,12 @@ def test_rows_that_are_read_again_late_are_not_unseen(place, harvest, tmp_path, 
     assert ids(tmp_path) == list(range(50))
 
 
-def test_the_last_line_says_how_many_rows_live(place, harvest, tmp_path):
+def test_the_last_line_says_how_many_rows_live_and_which(place, harvest, tmp_path):
     lane = Lane(SPEC, 1)
     harvest.start()
     with opened(place) as pool:
         for _ in range(3):
             insert(pool, lane, 10)
     harvest.close()
-    assert told(tmp_path)[-1] == ["left", 20]
+    assert told(tmp_path)[-1] == ["left", 20, 10]
     assert json.loads((tmp_path / "rows-0.jsonl").read_text().splitlines()[0])[1] == "begin"

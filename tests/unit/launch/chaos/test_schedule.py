@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headrace.launch.chaos.schedule import KINDS, NOISE, Schedule
+import pytest
+
+from headrace.launch.chaos.schedule import INTRUDE, KINDS, NOISE, PLAIN_ONLY, Schedule, chapters
 
 KILLS = ["kill"]
 
@@ -29,7 +31,8 @@ def test_each_fault_comes_in_its_turn_to_each_of_its_roles():
 
 def test_an_hour_kills_each_role_a_hundred_times():
     for seed in range(5):
-        kills = Counter(fault.role for fault in Schedule(seed, list(KINDS)).due(3600.0) if fault.kind == "kill")
+        plans = [Schedule(seed + i, c.kinds).due(c.seconds) for i, c in enumerate(chapters(list(KINDS), 3600.0))]
+        kills = Counter(fault.role for faults in plans for fault in faults if fault.kind == "kill")
         assert min(kills.values()) >= 100
         assert len(kills) == 4
 
@@ -45,3 +48,16 @@ def test_how_long_and_on_whom_is_as_its_kind_says():
 def test_only_what_is_asked_for():
     assert {fault.kind for fault in Schedule(0, KILLS).due(100.0)} == {"kill"}
     assert Schedule(0, [NOISE]).due(1e6) == []
+
+
+def test_what_needs_keys_and_what_cannot_have_them_are_in_chapters_of_their_own():
+    (only,) = chapters(["kill", NOISE], 60.0)
+    assert (only.kinds, only.seconds, only.keyed) == (("kill", NOISE), 60.0, False)
+    (only,) = chapters(["kill", INTRUDE], 60.0)
+    assert (only.kinds, only.seconds, only.keyed) == (("kill", INTRUDE), 60.0, True)
+    plain, keyed = chapters(list(KINDS), 60.0)
+    assert (plain.name, plain.keyed, keyed.name, keyed.keyed) == ("plain", False, "keyed", True)
+    assert set(plain.kinds) == set(KINDS) - {INTRUDE}
+    assert set(keyed.kinds) == set(KINDS) - set(PLAIN_ONLY)
+    assert plain.seconds + keyed.seconds == pytest.approx(60.0)
+    assert plain.seconds > keyed.seconds > 15.0

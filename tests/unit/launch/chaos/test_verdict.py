@@ -38,3 +38,18 @@ def test_one_fault_fails_and_only_the_first_cases_are_told():
     verdict.blame("torn", "none", 0)
     assert not verdict.passed
     assert (verdict.found["lost"], verdict.cases) == (9, {"lost": ["case 0", "case 1", "case 2"]})
+
+
+def test_verdicts_of_two_jobs_are_one():
+    one, other = Verdict(), Verdict()
+    for verdict, cases in ((one, 2), (other, 2)):
+        verdict.trials["lost"] = 10
+        for case in range(cases):
+            verdict.blame("lost", f"case {case}")
+        verdict.figures |= {"acked": 10, "join_max_s": cases}
+    other.blame("torn", "mixed")
+    other.figures |= {"join_max_s": 0.5, "resent": 3}
+    one.join(other)
+    assert (one.found, one.trials["lost"]) == ({"lost": 4, "torn": 1}, 20)
+    assert one.cases == {"lost": ["case 0", "case 1", "case 0"], "torn": ["mixed"]}
+    assert one.figures == {"acked": 20, "join_max_s": 2, "resent": 3}

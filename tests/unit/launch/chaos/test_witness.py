@@ -9,10 +9,12 @@ from helpers.weights import small_spec
 
 from headrace.actor.config import ActorConfig
 from headrace.actor.outbox import Outbox
+from headrace.actor.spool import open_outbox
 from headrace.actor.store import Memory
-from headrace.common.specs import ActionSpec, ObsSpec, TransitionSpec
+from headrace.common.label import Kind, Label
+from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN, ActionSpec, ObsSpec, TransitionSpec
 from headrace.common.wire import messages as m
-from headrace.common.wire.codec import decode
+from headrace.common.wire.codec import decode, encode
 from headrace.launch.chaos import history
 from headrace.launch.chaos.canary import canary_weights
 from headrace.launch.chaos.history import History
@@ -84,6 +86,31 @@ def test_what_settles_rows_is_told_before_they_are_forgotten():
     assert made.unacknowledged == 0
 
 
+def test_outcomes_are_told_as_they_leave_and_so_is_their_answer(tmp_path, notes):
+    made, lane = uplink(notes), Lane(SPEC, 1, lengths=(3, 9))
+    made.offer(lane.block(5), 0.0)
+    made.label(Label(Kind.OUTCOME, 4, 1, 3, outcome=OUTCOME_SUCCESS, episode=0))
+    made.label(Label(Kind.DISCARD, 4, 4, 5, episode=1))
+    assert [type(head) for head in sent(made)] == [m.BlockHead, m.LabelHead, m.LabelHead]
+    ((number, *said),) = told(tmp_path, "said")
+    assert said == [4, 1, 3, OUTCOME_SUCCESS, 0]
+    made.received(m.Labelled(number, 3), [])
+    assert told(tmp_path, "labelled") == [[number, ""]]
+
+
+def test_what_a_spool_keeps_is_told_once_it_is_kept(tmp_path, notes):
+    lane = Lane(SPEC, 1, lengths=(3, 9))
+    gone = uplink(notes)
+    gone.offer(lane.block(5), 0.0)
+    gone.close()
+    assert told(tmp_path, "kept") == []  # it dies with its process
+    outbox = open_outbox(ActorConfig(spool=str(tmp_path / "spool"), spool_bytes=1 << 20, robot=True), "arm", SPEC)
+    made = WitnessUplink(SPEC, outbox, 1 << 12, history=notes)
+    made.offer(lane.block(4), 0.0)
+    assert told(tmp_path, "kept") == [[[[1, 2, 4]]]]
+    made.close()
+
+
 def test_runs_of_rows():
     rows = np.zeros(6, SPEC.row_dtype)
     rows["episode"], rows["t"] = [0, 0, 1, 1, 1, 0], [5, 6, 0, 1, 3, 7]
@@ -105,9 +132,9 @@ def heads(out):
     return [(decode(parts[0]).stream, decode(parts[0]).seq) for parts in out]
 
 
-@pytest.mark.parametrize("kind", ["drop", "duplicate", "flip", "replay"])
+@pytest.mark.parametrize("kind", ["drop", "duplicate", "flip", "replay", "lane"])
 def test_a_liar_lies_once_and_behind_the_histories_back(tmp_path, notes, kind):
-    liar = Saboteur(kind, 30, notes)
+    liar = Saboteur(kind, SPEC, 30, notes)
     made, lane, out = uplink(notes, liar), Lane(SPEC, 1), []
     for _ in range(20):
         made.offer(lane.block(4), 0.0)
@@ -119,12 +146,34 @@ def test_a_liar_lies_once_and_behind_the_histories_back(tmp_path, notes, kind):
         "drop": [head for head in plain if head[1] != lies],
         "duplicate": plain[:BLOCK] + forged + plain[BLOCK:],
         "flip": plain,
+        "lane": plain,
         "replay": plain[: BLOCK + 8] + forged + plain[BLOCK + 8 :],
     }
     assert heads(out) == expected[kind]
     assert len(told(tmp_path, "sent")) == 20
     assert told(tmp_path, "sabotaged") == [[kind, 4, lies, 4]]
-    if kind == "flip":
+    if kind in ("flip", "lane"):
         again = Lane(SPEC, 1)
-        clean = [again.block(4).frames["obs"].tobytes() for _ in range(20)]
-        assert [i for i, parts in enumerate(out) if bytes(parts[2]) != clean[i]] == [BLOCK - 1]
+        blocks = [again.block(4) for _ in range(20)]
+        clean = [block.frames["obs"].tobytes() if kind == "flip" else block.rows.tobytes() for block in blocks]
+        part = 2 if kind == "flip" else 1
+        assert [i for i, parts in enumerate(out) if bytes(parts[part]) != clean[i]] == [BLOCK - 1]
+
+
+def test_a_liar_about_labels_says_the_opposite_of_all_of_them(tmp_path, notes):
+    liar = Saboteur("label", SPEC, 30, notes)
+    opposites = ((OUTCOME_SUCCESS, OUTCOME_FAILURE), (OUTCOME_FAILURE, OUTCOME_SUCCESS), (OUTCOME_UNKNOWN, OUTCOME_UNKNOWN))
+    for outcome, said in opposites:
+        head = m.LabelHead(1, Kind.OUTCOME, 4, 1, 7, outcome, 3)
+        ((part,),) = liar(head, [encode(head)])
+        assert decode(part).outcome == said
+    assert told(tmp_path, "sabotaged") == [["label", 4, 1, 7]]
+    blocks = [[encode(m.BlockHead(4, 1, 1, 2))]]
+    assert liar(decode(blocks[0][0]), blocks[0]) == blocks
+
+
+def test_who_swallows_rows_keeps_all_but_one_block_and_says_they_are_kept(tmp_path, notes):
+    liar, lane = Saboteur("swallow", SPEC, 30, notes), Lane(SPEC, 1)
+    assert [liar.keeps(lane.block(4)) for _ in range(7)] == [i != BLOCK - 1 for i in range(7)]
+    assert told(tmp_path, "sabotaged") == [["swallow", 0, 0, 4]]
+    assert Saboteur("drop", SPEC, 30, notes).keeps(lane.block(4))
