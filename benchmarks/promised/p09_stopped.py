@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from campaign.paced_job import BATCHES_S, PUBLISHES_S, PacedJob, Window, job, paced
+import numpy as np
+from campaign.paced_job import BATCHES_S, PUBLISHES_S, RATE, PacedJob, Window, job, paced, played
 from campaign.promise import Bar, Outcome, Part, Promise, Trial, at_least, at_most, told
 
 ROBOTS = [f"robot-{n}" for n in range(4)]
@@ -38,17 +41,21 @@ def stopped(trial: Trial, *, who: str) -> Outcome:
         finally:
             here.run.processes[who].send_signal(signal.SIGCONT)
         grown = here.memory_mb(others) - memory
-        robots = [name for name in ROBOTS if name != who]
-        figures = {
-            "others_rate": here.slowest(robots, before, during),
-            "memory_mb": float(grown.max()),
-            "period_p99_ms": here.period_p99_ms(robots, during),
-            "period_p99_change_ms": here.period_p99_ms(robots, during) - here.period_p99_ms(robots, before),
-        }
+        figures = {"memory_mb": float(grown.max()), **pace(here, [name for name in ROBOTS if name != who], before, during)}
         if who in ROBOTS:
             figures["learner_rate"] = (here.run.status()["updates"] - updates) / during.seconds / BATCHES_S
         figures |= recovery(here, who, during)
         return Outcome(figures)
+
+
+def pace(here: PacedJob, robots: list[str], before: Window, during: Window) -> dict[str, float]:
+    """What a fault meant for the control loops of robots that it did not hit."""
+    late, usual = (here.period_p99_ms(robots, window) for window in (during, before))
+    return {
+        "others_rate": here.slowest(robots, before, during),
+        "period_p99_ms": late,
+        "period_p99_change_ms": late - usual,
+    }
 
 
 def recovery(here: PacedJob, who: str, during: Window) -> dict[str, float]:
@@ -61,11 +68,42 @@ def recovery(here: PacedJob, who: str, during: Window) -> dict[str, float]:
 
 def current(here: PacedJob, name: str) -> bool:
     """Whether a robot is at most one version behind by its last heartbeat, and that is not old."""
-    status = here.status()
+    return is_current(here.status(), name)
+
+
+def is_current(status: Mapping[str, Any], name: str) -> bool:
+    """As :func:`current`, by a status."""
     robot = next((a for a in status.get("actors", ()) if a["id"] == name), None)
     if robot is None or status["learner"] is None or robot["version"][0] == 0:
         return False
     return bool(robot["silent_s"] < HEARD_S and robot["lag_updates"] <= 1.5 * VERSION_UPDATES)
+
+
+def control(place: Path) -> Mapping[str, bool]:
+    """Whether a loop that falls behind, one that stumbles, memory that grows and weights of long ago are found."""
+    even = np.arange(0.0, 20.0, 1 / RATE)
+    slowed = np.concatenate([even[even < 10], np.arange(10.0, 20.0, 1.1 / RATE)])
+    stumbling = even + np.where((even >= 10) & (np.arange(len(even)) % 20 == 0), 0.004, 0.0)
+    before, during = Window(0.0, 10.0), Window(10.0, 20.0)
+
+    def found(ticks: np.ndarray[Any, Any], **other: float) -> bool:
+        here = played(place, {ROBOTS[0]: even, ROBOTS[1]: ticks})
+        figures = {"memory_mb": 0.0, "newest_weights_s": 0.1, **pace(here, ROBOTS[:2], before, during), **other}
+        return bool(Part("buffer", 1, lambda trial: Outcome({}), BARS).problems(Outcome(figures)))
+
+    def acts(lag: float, silent_s: float) -> bool:
+        robot = {"id": "r", "version": [1, 5], "silent_s": silent_s, "lag_updates": lag}
+        return is_current({"learner": {}, "actors": [robot]}, "r")
+
+    return {
+        "nothing": not found(even) and acts(VERSION_UPDATES, 0.1),
+        "slowed": found(slowed),
+        "stumbling": found(stumbling),
+        "grown": found(even, memory_mb=2 * GROWN_MB),
+        "late": found(even, newest_weights_s=3.0),
+        "two versions behind": not acts(2 * VERSION_UPDATES, 0.1),
+        "heard of long ago": not acts(0.0, 2 * HEARD_S),
+    }
 
 
 BARS = (
@@ -80,8 +118,8 @@ PROMISE = Promise(
     "P9",
     "A process that is stopped harms no other one, and acts on the newest weights soon after it goes on.",
     (
-        Part("learner", 3, partial(stopped, who="learner"), BARS),
-        Part("robot", 3, partial(stopped, who=ROBOTS[0]), (*BARS, *at_least("learner_rate", SHARE))),
-        Part("buffer", 3, partial(stopped, who="buffer"), BARS),
+        Part("learner", 3, partial(stopped, who="learner"), BARS, control=control),
+        Part("robot", 3, partial(stopped, who=ROBOTS[0]), (*BARS, *at_least("learner_rate", SHARE)), control=control),
+        Part("buffer", 3, partial(stopped, who="buffer"), BARS, control=control),
     ),
 )

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -163,9 +163,27 @@ def training(trial: Trial) -> Outcome:
 
     leg(WARM_S, 0.0)
     legs = [(leg(leg_s, 0.0), leg(leg_s, SAVE_EVERY_S)) for _ in range(LEGS)]
+    return stalled(legs)
+
+
+def stalled(legs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Outcome:
+    """What checkpoints add to the stall of updates, by the durations (s) of legs without and with them."""
     usual = float(np.median([seconds for alone, _ in legs for seconds in alone]))
     added = [_stall(beside, usual) - _stall(alone, usual) for alone, beside in legs]
     return Outcome({"stall_added": float(np.median(added)), "update_ms": 1e3 * usual})
+
+
+def control(place: Path) -> Mapping[str, bool]:
+    """Whether a checkpoint that holds updates up is found, and noise that is there without it is not."""
+    rng = np.random.default_rng(0)
+    noisy = [list(1e-3 + rng.exponential(1e-4, 10_000)) for _ in range(2 * LEGS)]
+
+    def found(held_s: float) -> bool:
+        legs = [(alone, [*beside, held_s]) for alone, beside in zip(noisy[::2], noisy[1::2], strict=True)]
+        figure = stalled(legs).figures["stall_added"]
+        return not figure <= STALL
+
+    return {"noise": not found(1e-3), "0.3 s in ten": found(0.3)}
 
 
 def _stall(taken: Sequence[float], usual: float) -> float:
@@ -185,7 +203,7 @@ PROMISE = Promise(
         Recorded("faults", "checkpoints.py --faults", "checkpoints.jsonl", faults),
         Part("learners", 20, learners, (*never("not_refused", "wrong"), *told("written", "taken_over")), quick=2),
         Recorded("inserts", "snapshots.py", STALLS.file, inserts),
-        Part("training", 3, training, (Bar("stall_added", MEDIAN, high=STALL), *told("update_ms"))),
+        Part("training", 3, training, (Bar("stall_added", MEDIAN, high=STALL), *told("update_ms")), control=control),
     ),
 )
 

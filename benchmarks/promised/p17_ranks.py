@@ -1,7 +1,7 @@
 """P17: the ranks of a learner never differ, and one that is lost never holds up the others.
 
 digests   two ranks learn from one stream of rows; after each update each says the SHA-256 of all its parameters, moments,
-          targets and scalars, and every hundredth is compared. Now and then one of them has no rows, or
+          targets and scalars, and all are compared. Now and then one of them has no rows, or
           rows that are no numbers.
 killed    `headrace train` with two ranks; one, chosen at random, is killed.
 stopped   the same, with SIGSTOP: silent rather than gone.
@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from helpers.roles import TESTS, scripted
 
 from headrace.launch.leash import leash
 
-UPDATES, EVERY, QUICK_UPDATES = 2000, 100, 300
+UPDATES, QUICK_UPDATES = 2000, 300
 RANKS, FAULT_S, LONG_S = 2, 60.0, 180.0
 SILENT_S = 15.0
 CONFIG: dict[str, Any] = {
@@ -46,11 +47,29 @@ def digests(trial: Trial) -> Outcome:
     updates = QUICK_UPDATES if trial.quick else UPDATES
     odd = {kind: _picks(trial, updates) for kind in ("hungry", "poisoned")}
     said = group.finish(group.start(RANKS, case={"updates": updates, **odd}))
-    lines = [[line["digest"] for line in rank["case"] if "digest" in line] for rank in said]
-    assert len(lines[0]) == len(lines[1]) == updates, f"{[len(own) for own in lines]} updates of {updates}"
-    looked = range(EVERY - 1, updates, EVERY)
-    different = sum(lines[0][n] != lines[1][n] for n in looked)
-    return Outcome({"compared": len(looked), "mismatches": different, "distinct": len(set(lines[0]))})
+    return compared([[line["digest"] for line in rank["case"] if "digest" in line] for rank in said], updates)
+
+
+def compared(said: Sequence[Sequence[str]], updates: int) -> Outcome:
+    """Digests of each rank, one an update."""
+    assert all(len(own) == updates for own in said), f"{[len(own) for own in said]} updates of {updates}"
+    different = sum(len(set(own)) > 1 for own in zip(*said, strict=True))
+    return Outcome({"compared": updates, "mismatches": different, "distinct": len(set(said[0]))})
+
+
+def control(place: Path) -> Mapping[str, bool]:
+    """Whether ranks that differ once, and ranks that learn nothing, are found."""
+    good = [str(n) for n in range(UPDATES)]
+    part = Part("digests", 1, lambda trial: Outcome({}), DIGESTS)
+
+    def found(*said: Sequence[str]) -> bool:
+        return bool(part.problems(compared(said, UPDATES)))
+
+    return {
+        "nothing": not found(good, good),
+        "one update": found(good, [*good[:7], "x", *good[8:]]),
+        "no learning": found(["0"] * UPDATES, ["0"] * UPDATES),
+    }
 
 
 def _picks(trial: Trial, updates: int) -> list[list[int]]:
@@ -143,12 +162,13 @@ class Group:
 
 
 BARS = (*at_most("back_s", FAULT_S), *told("rank"))
+DIGESTS = (*never("mismatches"), *at_least("compared", 100, SUM), *at_least("distinct", 2))
 
 PROMISE = Promise(
     "P17",
     "The ranks of a learner never differ, and a rank that is lost never holds up the others: they train again within 60 s.",
     (
-        Part("digests", 5, digests, (*never("mismatches"), *at_least("compared", 100, SUM), *at_least("distinct", 2))),
+        Part("digests", 5, digests, DIGESTS, control=control),
         Part("killed", 20, partial(fault, number=signal.SIGKILL), BARS),
         Part("stopped", 20, partial(fault, number=signal.SIGSTOP), BARS),
         Part("starved", 10, starved, never("hangs")),

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from campaign.promise import Outcome, Part, Promise, Trial, between, never, told
+from campaign.promise import Bar, Outcome, Part, Promise, Trial, between, never, told
 from helpers.roles import Roles, roles, scripted
 
 from headrace.common.config import merge
@@ -79,15 +81,18 @@ def paused(trial: Trial) -> Outcome:
             os.kill(run.processes[name].pid, signal.SIGSTOP)
         time.sleep(0.2)  # what was under way arrives
         before = run.status()
-        slack = RATIO * max(0, before["env_steps"] - HELD["pacing"]["min_fill"]) - before["updates"]
         time.sleep(QUICK_PAUSE_S if trial.quick else PAUSE_S)
         during = run.status()["updates"] - before["updates"]
         for name in ACTORS:
             os.kill(run.processes[name].pid, signal.SIGCONT)
         goal = before["env_steps"] + 500
-        run.wait(lambda s: s["env_steps"] > goal and s["updates"] > before["updates"] + during, START_S)
+        figures = {"updates_in_pause": during, "beyond_owed": beyond_owed(before, during)}
+        try:
+            run.wait(lambda s: s["env_steps"] > goal and s["updates"] > before["updates"] + during, START_S)
+        except AssertionError as error:
+            return Outcome({**figures, "stuck": 1}, (str(error),))
         run.stop()
-    return Outcome({"updates_in_pause": during, "beyond_owed": max(0, during - max(0, int(slack))), "stuck": 0})
+    return Outcome({**figures, "stuck": 0})
 
 
 def edges(trial: Trial) -> Outcome:
@@ -104,6 +109,12 @@ def edges(trial: Trial) -> Outcome:
             return Outcome({"stuck": 1}, (f"{name}: {error}",))
         run.stop()
     return Outcome({"stuck": 0, "ratio_off": abs(last["achieved_ratio"] / last["target_ratio"] - 1)})
+
+
+def beyond_owed(before: Mapping[str, Any], during: int) -> int:
+    """Of ``during`` updates without a further row, those that the rows of ``before`` did not allow yet."""
+    owed = int(RATIO * max(0, before["env_steps"] - HELD["pacing"]["min_fill"])) - before["updates"]
+    return max(0, during - max(0, owed))
 
 
 def measure(run: Roles, seconds: float, slowed: str = "") -> float:
@@ -126,16 +137,39 @@ def spi(status: dict[str, Any]) -> float:
     return float(BATCH * status["updates"] / (status["env_steps"] - HELD["pacing"]["min_fill"]))
 
 
+def control(place: Path) -> Mapping[str, bool]:
+    """Whether a ratio that is 3 % off, on either side, and updates that nothing allows are found."""
+    steps = HELD["pacing"]["min_fill"] + 8000
+
+    def found(bars: Sequence[Bar], figures: Mapping[str, float]) -> bool:
+        return any(bar.broken_by(figures) for bar in bars)
+
+    def off(share: float) -> bool:
+        right = {"slow_actors": TARGET, "slow_learner": TARGET}
+        return found(HELD_BARS, {**right, "whole": spi({"env_steps": steps, "updates": 1000 * share})})
+
+    def beyond(during: int) -> bool:
+        return found(PAUSED_BARS, {"stuck": 0, "beyond_owed": beyond_owed({"env_steps": steps, "updates": 990}, during)})
+
+    return {
+        "nothing": not off(1.0) and not beyond(10),
+        "too few": off(0.97),
+        "too many": off(1.03),
+        "one that nothing allows": beyond(11),
+        "stuck": found(PAUSED_BARS, {"stuck": 1, "beyond_owed": 0}),
+    }
+
+
 LOW, HIGH = TARGET * (1 - TOLERANCE), TARGET * (1 + TOLERANCE)
 
+HELD_BARS = tuple(bar for name in ("slow_actors", "slow_learner", "whole") for bar in between(name, LOW, HIGH))
+PAUSED_BARS = (*never("beyond_owed", "stuck"), *told("updates_in_pause"))
 PROMISE = Promise(
     "P18",
     "Samples per insert stay at their target within 2 % whichever side is slow, and no setting stands still.",
     (
-        Part(
-            "held", 3, held, tuple(bar for name in ("slow_actors", "slow_learner", "whole") for bar in between(name, LOW, HIGH))
-        ),
-        Part("paused", 10, paused, (*never("beyond_owed", "stuck"), *told("updates_in_pause"))),
+        Part("held", 3, held, HELD_BARS, control=control),
+        Part("paused", 10, paused, PAUSED_BARS, control=control),
         Part("edges", len(EDGES), edges, (*never("stuck"), *told("ratio_off")), quick=len(EDGES)),
     ),
 )

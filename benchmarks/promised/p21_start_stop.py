@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ TRAIN: dict[str, Any] = {
     "network": {"heartbeat_s": 0.1, "lease_s": 2},
 }
 CLEAN = never("orphans", "sockets", "shared_files")
+WRONG = (*at_most("ended_s", NAMED_S), *never("not_named", "exit_0"))
 
 
 def orders(trial: Trial) -> Outcome:
@@ -123,12 +125,37 @@ def wrong(trial: Trial) -> Outcome:
         begun = time.monotonic()
         code = run.processes[name].wait(LATE_S)
         ended_s, log = time.monotonic() - begun, run.log(name)
+        words = case.words(run)
+    return named(case.name, words, log, code, ended_s)
+
+
+def named(what: str, words: Sequence[str], log: str, code: int, ended_s: float) -> Outcome:
+    """Whether a process that ended so after such words has named what is wrong."""
     last = log.strip().splitlines()[-1] if log.strip() else ""
-    named = "error: " in last and all(word in last for word in case.words(run))
-    problems = () if named else (f"{case.name}: its last line does not name {case.words(run)}: {last[-300:]}",)
-    problems += () if code != 0 else (f"{case.name}: exit code 0",)
-    problems += (f"{case.name}: a traceback",) if "Traceback" in log else ()
-    return Outcome({"ended_s": ended_s, "not_named": not named, "exit_0": code == 0}, problems)
+    is_named = "error: " in last and all(word in last for word in words)
+    problems = () if is_named else (f"{what}: its last line does not name {words}: {last[-300:]}",)
+    problems += () if code != 0 else (f"{what}: exit code 0",)
+    problems += (f"{what}: a traceback",) if "Traceback" in log else ()
+    return Outcome({"ended_s": ended_s, "not_named": not is_named, "exit_0": code == 0}, problems)
+
+
+def unnamed(place: Path) -> dict[str, bool]:
+    """Whether ends that do not say what is wrong are found."""
+    good = "begun\nheadrace buffer: error: pool.capacty: no such key; nearest valid: 'capacity'\n"
+
+    def found(log: str, code: int = 2, ended_s: float = 1.0) -> bool:
+        part = Part("wrong", 1, wrong, WRONG)
+        return bool(part.problems(named("unknown key", ("pool.capacty", "'capacity'"), log, code, ended_s)))
+
+    return {
+        "nothing": not found(good),
+        "another field": found(good.replace("capacty", "size")),
+        "not in the last line": found(good + "bye\n"),
+        "a traceback": found("Traceback (most recent call last):\n" + good),
+        "nothing said": found(""),
+        "exit code 0": found(good, code=0),
+        "too late": found(good, ended_s=2 * NAMED_S),
+    }
 
 
 def start(run: Roles, name: str) -> None:
@@ -221,6 +248,6 @@ PROMISE = Promise(
         ),
         Part("stops", 63, stops, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), quick=9, control=litter),
         Part("trains", 20, trains, (*at_most("exit_s", EXIT_S), *never("bad_codes"), *CLEAN), control=litter),
-        Part("wrong", len(CASES), wrong, (*at_most("ended_s", NAMED_S), *never("not_named", "exit_0")), quick=len(CASES)),
+        Part("wrong", len(CASES), wrong, WRONG, quick=len(CASES), control=unnamed),
     ),
 )

@@ -8,17 +8,34 @@ import pytest
 from campaign.misconfigured import CASES
 from campaign.records import ROOT
 from promised import (
+    p09_stopped,
     p12_checkpoints,
     p13_damage,
     p14_exact_resume,
     p15_live_resume,
+    p17_ranks,
+    p18_ratio,
     p21_start_stop,
     p24_leaks,
     promises,
 )
 
 
-@pytest.mark.parametrize("control", [p13_damage.blind, p14_exact_resume.one_bit, p21_start_stop.litter, p24_leaks.control])
+@pytest.mark.parametrize(
+    "control",
+    [
+        p09_stopped.control,
+        p12_checkpoints.control,
+        p13_damage.blind,
+        p14_exact_resume.one_bit,
+        p15_live_resume.control,
+        p17_ranks.control,
+        p18_ratio.control,
+        p21_start_stop.litter,
+        p21_start_stop.unnamed,
+        p24_leaks.control,
+    ],
+)
 def test_a_planted_fault_is_found(control, tmp_path):
     found = control(tmp_path)
     assert found
@@ -32,9 +49,9 @@ def test_a_cost_that_is_twice_as_high_is_half_of_the_return(resumed, whole, part
     assert p15_live_resume.reached(resumed, whole) == pytest.approx(part)
 
 
-def test_the_first_minute_begins_with_the_first_step_after_the_resume():
+def test_the_first_minute_ends_so_long_after_the_first_step_and_counts_what_was_made_before_it():
     points = [(0.0, 500, 400), (1.0, 500, 400), (2.0, 510, 450), (30.0, 610, 550), (62.0, 700, 640), (63.0, 900, 2000)]
-    assert p15_live_resume.first_minute(points) == pytest.approx(190 / 190)
+    assert p15_live_resume.first_minute(points) == pytest.approx(240 / 200)
 
 
 def test_the_loss_before_is_that_of_the_last_updates_and_the_loss_after_that_of_the_first():
