@@ -24,7 +24,7 @@ from headrace.launch.chaos.scripted import ScriptedEnv, make
 from headrace.launch.chaos.witness import WitnessPolicy
 
 SPOOL_BYTES = 16 << 20
-CLOSE_S, LOOK_S = 10.0, 0.2
+CLOSE_S, LOOK_S = 20.0, 0.2
 
 
 def run_robot(settings: ActorSettings, spool: Path, make_uplink: Callable[..., Uplink]) -> int:

@@ -51,7 +51,7 @@ NETWORK: Mapping[str, Kind] = {
 FULL_DISK = "full-disk"  # only where somebody may mount a disk
 HOST: Mapping[str, Kind] = {FULL_DISK: Kind("the disk of the run directory is full", ("host",), 2, (0.5, 4.0))}
 INTRUDE = "intrude"
-KEYED: Mapping[str, Kind] = {INTRUDE: Kind("somebody without a key, or with another's, wants a session", ("host",), 2)}
+KEYED: Mapping[str, Kind] = {INTRUDE: Kind("somebody without a key, or with another's, wants a session", ("host",), 4)}
 NOISE = "noise"
 ALWAYS: Mapping[str, Kind] = {
     NOISE: Kind("30 % of the acks are lost, 10 % of the rows come twice, and old rows come again", ("actor",), 0)
