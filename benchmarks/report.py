@@ -5,10 +5,10 @@
     .venv/bin/python benchmarks/report.py --check    # exit code 1 when a page is not what the records give
 
 What it says: a table of verdicts first, then the promises with their trials and bars, then each gate with its seeds, settings
-and curve, headrace beside its peers, a robot that learns, its periods, a policy server, a whole job under faults, survival,
-kills under load, power cuts, rows by mapping, the stall by a snapshot, damaged files, mutated messages, the speed of pool and
-learner, what keys cost, and planted faults. A gate without records says "not run yet". Records that no section knows are
-listed with their newest line.
+and curve, headrace beside its peers, a robot that learns, its periods, a policy server, many hosts, a whole job under faults,
+survival, kills under load, power cuts, rows by mapping, the stall by a snapshot, damaged files, mutated messages, the speed of
+pool and learner, what keys cost, and planted faults. A gate without records says "not run yet". Records that no section knows
+are listed with their newest line.
 
 How long: seconds. The last line on stdout is one JSON object: verdict -> its state.
 """
@@ -19,7 +19,7 @@ import argparse
 import json
 import sys
 
-from campaign import arm_tables, highlights, pool_tables, records, robot_table, scaling, tables
+from campaign import arm_tables, highlights, hosts_table, pool_tables, records, robot_table, scaling, tables
 from campaign.drawing import draw_curves
 from campaign.promise_tables import promise_section, tallies
 from campaign.registry import GATES, PICTURES
@@ -44,7 +44,8 @@ def main() -> int:
     if robot_drawn(robot, check=args.check):
         drawn.append(robot_table.PICTURE)
     known = promises()
-    shown = {*KNOWN, *pool_tables.FILES, *arm_tables.FILES, *(row.file for promise in known.values() for row in promise.parts)}
+    tabled = {*KNOWN, *pool_tables.FILES, *arm_tables.FILES, hosts_table.FILE}
+    shown = tabled | {row.file for promise in known.values() for row in promise.parts}
     others = {name: lines for name, lines in found.items() if name not in shown}
     promised = promise_section(known, found)
     measured = (pool, kills, mutants, powercuts, learner, promised, fuzz, curve, chaos, robot, found)

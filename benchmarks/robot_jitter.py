@@ -34,7 +34,8 @@ from campaign.robot_course import ALONE, READY_S
 from campaign.robot_figures import off_period_ms
 from campaign.robot_job import RobotJob
 from campaign.robot_run import CONFIG
-from campaign.two_hosts import move_in, two_hosts
+from campaign.spaces import move_in
+from campaign.two_hosts import two_hosts
 
 from headrace.common.config import merge
 from headrace.launch.chaos.robot_log import RobotLog

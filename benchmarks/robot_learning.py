@@ -39,7 +39,7 @@ from pathlib import Path
 from campaign import provenance, records
 from campaign.process import Unable, guarded
 from campaign.robot_run import HURT, QUICK, QUICK_HURT, WHOLE, control, measure
-from campaign.two_hosts import move_in
+from campaign.spaces import move_in
 
 FILE = records.RESULTS / "robot_learning.jsonl"
 

@@ -107,7 +107,7 @@ def check(evidence: Evidence) -> Balance:
         _check_stream(stream, rows, life, evidence.acked.get(stream, 0), problems)
     _report(problems, "acked, but nothing of the stream is there", [str(s) for s in evidence.acked.keys() - streams.keys()])
     abandoned = _check_ends(evidence, found, problems)
-    _check_counters(evidence, problems)
+    problems += unbalanced(evidence.rows, evidence.counters)
     live = sum(not row.get("discarded") for row in evidence.rows)
     counts = {"produced": sum(len(life.steps) for life in evidence.lives), "live": live, "abandoned": abandoned}
     counts |= {k: evidence.counters.get(k, 0) for k in ("rows_accepted", *KEPT, "rows_duplicate")}
@@ -147,14 +147,16 @@ def _check_ends(evidence: Evidence, found: Mapping[int, int], problems: list[str
     return abandoned
 
 
-def _check_counters(evidence: Evidence, problems: list[str]) -> None:
-    c = evidence.counters
-    kept = sum(not row.get("discarded") for row in evidence.rows) + sum(c.get(name, 0) for name in KEPT)
-    if c.get("rows_accepted", 0) != kept:
-        problems.append(f"acked {c.get('rows_accepted', 0)} rows, but live + evicted + retired + discarded are {kept}")
-    for name, count in c.items():
+def unbalanced(rows: Sequence[Row], counters: Mapping[str, int]) -> list[str]:
+    """Rule 5, for the rows and counters of one pool, or of all pools of a run together."""
+    problems = []
+    kept = sum(not row.get("discarded") for row in rows) + sum(counters.get(name, 0) for name in KEPT)
+    if counters.get("rows_accepted", 0) != kept:
+        problems.append(f"acked {counters.get('rows_accepted', 0)} rows, but live + evicted + retired + discarded are {kept}")
+    for name, count in counters.items():
         if count and (name == "lost_before" or name.startswith("rejected")):
             problems.append(f"{name}: {count}, expected 0")
+    return problems
 
 
 def _owner(rows: Mapping[int, Row], owners: Mapping[str, int]) -> int:

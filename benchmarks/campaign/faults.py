@@ -14,6 +14,7 @@ from campaign.drawing_faults import DRAWING
 from campaign.fleet_faults import FLEET
 from campaign.flow_faults import PATHS
 from campaign.hostile_faults import INPUT
+from campaign.hosts_faults import HOSTS
 from campaign.judging_faults import JUDGING
 from campaign.key_faults import KEYS
 from campaign.learner_faults import LEARNER
@@ -47,6 +48,7 @@ MUTANTS = {
         *DRAWING,
         *FLEET,
         *FROM_DATA,
+        *HOSTS,
         *INPUT,
         *JUDGING,
         *KEYS,

@@ -16,6 +16,8 @@ from campaign.faults import MUTANTS
 from campaign.fuzz_table import fuzz_line, fuzz_section
 from campaign.gate import FAILED, NOT_RUN, PASSED, UNFINISHED
 from campaign.gate_tables import gate_lines, picture_parts
+from campaign.hosts_table import FILE as HOSTS
+from campaign.hosts_table import hosts_lines, hosts_section
 from campaign.intervals import failure_bound
 from campaign.killing import ROLES
 from campaign.markdown import DASH, Line, Records, commit, commits, number, table
@@ -52,13 +54,13 @@ def page(
     robot: Records = (),
     trials: Mapping[str, Records] | None = None,
 ) -> str:
-    """The whole page in Markdown; ``trials``: those of :mod:`campaign.pool_tables` and :mod:`campaign.arm_tables`."""
+    """The whole page in Markdown; ``trials``: of all other files, by name."""
     parts = [
         "# Results",
         "Made by `benchmarks/report.py` from the `.jsonl` files beside it; do not edit. How each number is measured stands at"
-        " the top of the script that measures it: `gates.py`, `peers.py`, `robot_learning.py`, `chaos.py`, `survival.py`,"
-        " `promises.py`, `kills.py`, `powercut.py`, `torn.py`, `snapshots.py`, `damage.py`, `fuzz.py`, `pool.py`, `learner.py`,"
-        " `curve.py` and `mutants.py` in `benchmarks/`.",
+        " the top of the script that measures it: `gates.py`, `peers.py`, `robot_learning.py`, `many_hosts.py`, `chaos.py`,"
+        " `survival.py`, `promises.py`, `kills.py`, `powercut.py`, `torn.py`, `snapshots.py`, `damage.py`, `fuzz.py`,"
+        " `pool.py`, `learner.py`, `curve.py` and `mutants.py` in `benchmarks/`.",
         _summary_table(
             summary(gates, peers, survival, pool, kills, mutants, powercuts, learner, fuzz, curve, chaos, robot, trials)
         ),
@@ -75,6 +77,8 @@ def page(
         "## A robot that learns on two hosts",
         *robot_section(robot, drawn=PICTURE in drawn),
         *arm_sections(trials or {}),
+        "## Many hosts, and their reboots",
+        *hosts_section((trials or {}).get(HOSTS, ())),
         "## A whole job under all faults at once",
         *chaos_section(chaos),
         "## Survival of SIGKILL",
@@ -117,12 +121,8 @@ def summary(
     """Every verdict."""
     lines = gate_lines(gates)
     lines += [_measure_line(m, peers) for m in MEASURES.values()]
-    lines += [
-        robot_line(robot),
-        *arm_lines(trials or {}),
-        chaos_line(chaos),
-        *(_survival_line(role, survival) for role in ROLES),
-    ]
+    lines += [robot_line(robot), *arm_lines(trials or {}), *hosts_lines((trials or {}).get(HOSTS, ())), chaos_line(chaos)]
+    lines += [*(_survival_line(role, survival) for role in ROLES)]
     lines += [*(_kills_line(ack, kills) for ack in KILLS), *_powercuts_lines(powercuts), *pool_lines(trials or {})]
     lines += [speed_line("pool", name, pool) for name in POOL]
     lines += [speed_line("learner", name, learner) for name in LEARNER]

@@ -19,6 +19,7 @@ from helpers.scripts import load
         "gpu",
         "kills",
         "learner",
+        "many_hosts",
         "mutants",
         "peers",
         "peer_sb3",
