@@ -242,6 +242,12 @@ def test_an_outcome_that_is_gone_again(evidence):
     before = row._replace(outcome=0)
     assert found(replace(evidence, rows=[before, *evidence.rows])) == {}
     assert found(replace(evidence, rows=[*evidence.rows, before]))["mislabelled"] >= 1
+    assert found(replace(evidence, rows=[*evidence.rows, before, row])) == {"mislabelled": 1}  # though it came again
+
+
+def test_a_row_that_was_another_when_it_was_read_first(evidence):
+    row = evidence.rows[0]
+    assert found(replace(evidence, rows=[row._replace(digest="00"), *evidence.rows]))["corrupted"] > 0
 
 
 def test_who_left_in_order_has_said_all_outcomes(evidence):
