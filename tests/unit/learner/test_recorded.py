@@ -150,23 +150,31 @@ class Waiting(MLP):
         return q if float(q.detach().sum()) < 1e30 else q * 0
 
 
-class Idle(TapeRecorder):
-    """Its graphs do nothing."""
-
-    def record(self, make, generator):
-        return lambda: None, super().record(make, generator)[1]
-
-
-class Silent(TapeRecorder):
-    """The noise of its graphs does not go on."""
+class Wrong(TapeRecorder):
+    """Its graphs have the noise of the plain updates, and another loss."""
 
     def record(self, make, generator):
         replay, made = super().record(make, generator)
 
         def again():
-            noise = generator.get_state()
             replay()
-            generator.set_state(noise)
+            made.metrics["critic/loss"].mul_(1.01)
+
+        return again, made
+
+
+class Silent(TapeRecorder):
+    """Its graphs have the numbers of the plain updates, and once their noise does not go on."""
+
+    def record(self, make, generator):
+        replay, made = super().record(make, generator)
+        noise = []
+
+        def again():
+            noise.append(generator.get_state())
+            replay()
+            if len(noise) == recorded.COMPARED:
+                generator.set_state(noise[-1])
 
         return again, made
 
@@ -180,11 +188,11 @@ class Silent(TapeRecorder):
             1,
             "operation not permitted when stream is capturing",
         ),
-        ({}, Idle, 1, "a graph gives other numbers"),
-        ({"temperature": "fixed", "critic_lr": 0.0, "actor_lr": 0.0, "entropy_backup": False}, Silent, 1, "other numbers"),
+        ({}, Wrong, 1, "a graph gives other numbers"),
+        ({}, Silent, 1, "a graph gives other numbers"),
         ({}, TapeRecorder, 3, "/s as a graph"),
     ],
-    ids=["cannot be", "idle", "silent", "slower"],
+    ids=["cannot be", "wrong", "silent", "slower"],
 )
 def test_what_is_worse_is_launched_as_ever_and_a_line_says_why(options, recorder, taped, why, caplog):
     plain, sac = make(**options), make(**options)
