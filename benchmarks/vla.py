@@ -29,6 +29,7 @@ import argparse
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from campaign.process import ProcessFailed, guarded, headrace, run
 from campaign.records import ROOT, RUNS, Record
 from campaign.table_arms import ARMS, DEMOS, EPISODES_A_TASK, SEEDS, TASKS, TEACHER, Arm, judge, table
 
+from headrace.actor.config import WindowConfig
 from headrace.actor.evaluate import EvalResult, evaluate
 from headrace.actor.policy import RandomPolicy
 from headrace.common.exported import read_export
@@ -130,10 +132,10 @@ def one(arm: Arm, seed: int, *, dry: bool) -> None:
         shutil.rmtree(teacher, ignore_errors=True)
         run(headrace("export", str(path), str(teacher), "--ema"), path.with_suffix(".export.log"), deadline_s=TOOL_S)
     else:
-        found["start"] = success(config, teacher, EPISODES, ema=False)
+        found["start"] = success(bare(config), teacher, EPISODES, ema=False)
     found["end"] = success(config, path, EPISODES, ema=config.eval.ema)
     if not arm.clones:
-        found["chance"] = chance(config, CONTROLS)
+        found["chance"] = chance(bare(config), CONTROLS)
         for key, what in (("shuffled", "shuffle"), ("blank", "blank")):
             covered = runs.resolve(arm.config, {**overrides, f"env.kwargs.{what}": True}, arm.preset_file)
             found[key] = success(covered, path, CONTROLS, ema=config.eval.ema)
@@ -155,6 +157,11 @@ def make_demos() -> None:
     if not place.exists():
         words = [sys.executable, "-m", "examples.envs.tabletop_demos", DEMOS, "--episodes", str(EPISODES_A_TASK * TASKS)]
         run([*words, "--chunk", "4", "--overlap"], place.with_suffix(".log"), deadline_s=TOOL_S)
+
+
+def bare(config: RunConfig) -> RunConfig:
+    """The same without what the arm's own policy adds to rows: a teacher and random actions know of no noise and no prefix."""
+    return replace(config, window=WindowConfig(chunk=config.window.chunk))
 
 
 def success(config: RunConfig, policy: Path, episodes: int, *, ema: bool) -> dict[str, Any]:
