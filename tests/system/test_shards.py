@@ -1,19 +1,23 @@
-"""Two buffers in one run as real processes, whose rows prove themselves: each of them is killed in turn."""
+"""Several buffers in one run as real processes, whose rows prove themselves: each of two is killed in turn, three have keys."""
 
 from __future__ import annotations
 
 from helpers.roles import Roles, roles, scripted, with_shards
 
 from headrace.buffer import SACReplayPool
+from headrace.buffer.query import status
+from headrace.common.wire.key_files import KeyFiles
 
-STEPS = 9_000
+STEPS, FEW = 9_000, 900
+RANKS = {"learner", "learner-1"}
 
 
 def pools(run: Roles, steps: int) -> list[int]:
     """Env steps in each pool, which add up to ``steps``; every row once, in order, and each account balanced."""
     found = []
-    for place in (run.run / "pool", run.run / "shard-1" / "pool"):
-        with SACReplayPool(3000, path=place) as pool:
+    further = [run.run / f"shard-{number}" for number in range(1, len(run.network.shards))]
+    for place in (run.run, *further):
+        with SACReplayPool(3000, path=place / "pool") as pool:
             assert pool.check_valid() == (True, "")
             rows = [(r["actor"], r["stream"], r["seq"]) for r in pool.dump()]
             assert len(set(rows)) == len(rows) == min(3000, pool.env_steps)
@@ -34,6 +38,11 @@ def drawn_by(status):
 def lost_by(status):
     """Numbers of the shards that the learner does not reach; none where it is not there."""
     return (status["learner"] or {}).get("shards_lost")
+
+
+def drawing(run):
+    """Ranks that draw rows, of each shard."""
+    return [{rank["id"] for rank in status(at, 10, run.network)["ranks"]} for at in run.network.shards]
 
 
 def test_each_of_two_buffers_is_killed_and_nothing_is_lost_or_doubled(tmp_path):
@@ -60,3 +69,29 @@ def test_each_of_two_buffers_is_killed_and_nothing_is_lost_or_doubled(tmp_path):
         assert set(run.stop().values()) == {0}
         mine, theirs = pools(run, STEPS)
         assert min(mine, theirs) > STEPS // 10
+
+
+def test_two_ranks_learn_from_three_buffers_with_keys(tmp_path):
+    keys = KeyFiles(tmp_path / "keys")
+    actors = [f"actor-{number}" for number in range(3)]
+    for name, role in {
+        "learner": "learner",
+        "shard": "shard",
+        "operator": "operator",
+        **dict.fromkeys(actors, "actor"),
+    }.items():
+        keys.new(name, role)
+    learner, model = {"batch_size": 32, "strategy": "replicated"}, {"options": {"hidden": [16]}}
+    pacing = {"env_steps": FEW, "min_fill": 64, "random_steps": FEW}
+    config = with_shards(scripted(pacing=pacing, learner=learner, model=model), 3)
+    config["network"]["keys"] = str(keys.path)
+    with roles(tmp_path, config) as run:
+        run.ranks(2)
+        for number, name in enumerate(actors):
+            run.shard(number) if number else run.buffer()
+            run.actor(name, through=run.network.shards[number])
+        run.wait(lambda s: s["security"]["mode"] == "keys" and min(drawn_by(s)) > 0 and drawing(run) == [RANKS] * 3, 120)
+        assert run.processes["learner"].wait(60) == 0, run.log("learner")
+        assert run.status()["updates"] == FEW - 64
+        assert set(run.stop().values()) == {0}
+        assert min(pools(run, FEW)) > FEW // 10
