@@ -117,10 +117,18 @@ def campaign(ack: str, kinds: list[str], place: Path | None, quick: bool) -> int
                 records.append(FILE, record)
             print(f"[{number}/{len(plan)}] {line(record)}", flush=True)
     summary = summarise(ack, done if quick else records.read(FILE))
-    print(json.dumps(summary))
     whole = all(summary["kinds"].get(kind, {}).get("kills", 0) >= (1 if quick else TRIALS[ack][kind]) for kind in kinds)
-    enough = quick or summary["acked"] >= BARS["acked"][ack]
-    return 0 if whole and enough and not summary["failures"] and summary["restart_max_s"] <= BARS["restart_s"] else 1
+    missed = []
+    if not whole:
+        missed.append("fewer kills than are asked for")
+    if not quick and summary["acked"] < BARS["acked"][ack]:
+        missed.append(f"{summary['acked']} rows acknowledged, asked for >= {BARS['acked'][ack]}")
+    if summary["restart_max_s"] > BARS["restart_s"]:
+        missed.append(f"back after {summary['restart_max_s']} s, asked for <= {BARS['restart_s']} s")
+    if missed:
+        print(f"MISSED: {'; '.join(missed)}", flush=True)
+    print(json.dumps(summary))
+    return 1 if missed or summary["failures"] else 0
 
 
 def strikes(root: Path, plan: list[tuple[str, int]], scale: Scale, ack: str = "memory") -> Iterable[records.Record]:

@@ -152,6 +152,11 @@ class SamplingConfig:
     )
 
     @property
+    def by_task(self) -> bool:
+        """Whether a set chooses by task."""
+        return any(s.task or s.balance == "task" for s in self.sets.values())
+
+    @property
     def mixes(self) -> dict[str, dict[str, float]]:
         """Mix -> set -> share; ``actor`` is there only when some set has an ``actor_share``."""
         if not self.sets:

@@ -6,17 +6,17 @@ import contextlib
 import fcntl
 import os
 import socket
-import threading
 import weakref
 from pathlib import Path
 
+from headrace.buffer.forks import fork_safe_lock
 from headrace.common.errors import PoolError, PoolLocked
 
 NAME = "lock"
 BUFFER_LOCK = "buffer.lock"  # of a buffer process, which owns the directory before there is a pool
 # A record lock does not exclude its own process, so that is done here.
-_held: set[str] = set()
-_guard = threading.RLock()  # a collection may end an owner anywhere
+_held: dict[str, int] = {}  # path -> pid of the process that holds it, this one or one that it was forked from
+_guard = fork_safe_lock()  # reentrant: a collection may end an owner anywhere
 
 
 class PoolLock:
@@ -31,8 +31,14 @@ class PoolLock:
     def __init__(self, directory: Path, name: str = NAME) -> None:
         self._path, self._pid = os.path.realpath(directory / name), os.getpid()
         with _guard:
-            if self._path in _held:
-                raise PoolLocked(f"{directory} is owned by this very process, pid {os.getpid()}; close that pool first")
+            holder = _held.get(self._path)
+            if holder == self._pid:
+                raise PoolLocked(f"{directory} is owned by this very process, pid {holder}; close that pool first")
+            if holder is not None:  # closing what was inherited would give up a lock that this process took
+                raise PoolLocked(
+                    f"{directory} is owned by pid {holder}, from which this process, pid {self._pid}, was forked; open it in a"
+                    " process that was not"
+                )
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,7 +46,7 @@ class PoolLock:
                 owner = _owner(self._fd)
                 os.close(self._fd)
                 raise _locked(directory, owner) from error
-            _held.add(self._path)
+            _held[self._path] = self._pid
         self._end = weakref.finalize(self, _let_go, self._path, self._fd)  # an owner that is dropped unclosed owns nothing
         self._end.atexit = False  # the end of the process does it
         note = f"{os.getpid()} on {socket.gethostname()}\n".encode()
@@ -82,7 +88,7 @@ class PoolLock:
 
 def _let_go(path: str, fd: int) -> None:
     with _guard:
-        _held.discard(path)
+        _held.pop(path, None)
         os.close(fd)
 
 

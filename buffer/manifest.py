@@ -30,7 +30,7 @@ def read(directory: Path, name: str = NAME) -> dict[str, Any] | None:
     """The manifest of ``directory``, or None when there is none.
 
     Raises:
-        PoolDamaged: it is not what was written, or another program wrote it.
+        PoolDamaged: it cannot be read, is not what was written, or another program wrote it.
     """
     path = directory / name
     try:
@@ -38,6 +38,8 @@ def read(directory: Path, name: str = NAME) -> dict[str, Any] | None:
         digest = body.pop("sha256")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise PoolDamaged(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise PoolDamaged(f"{path}: not a manifest ({type(error).__name__})") from error
     if digest != fingerprint(body):

@@ -63,6 +63,8 @@ class PlainLayout:
     def of_batch(cls, flat: Mapping[tuple[str, ...], Any], spec: TransitionSpec | None) -> PlainLayout:
         """The layout of a flattened batch; a bare state array takes the name of the only key of a given ``spec``."""
         _check_keys(flat)
+        if ("source",) in flat and not _is_tag(flat[("source",)]):
+            raise _no_tag("source", flat[("source",)], "0 policy, 1 human, 2 demonstration; another name for anything else")
         bare = spec.obs[0].key if spec is not None and len(spec.obs) == 1 else "state"
         columns = {("action",), ("reward",), ("truncated",), ("terminated",) if ("terminated",) in flat else ("done",)}
         columns |= {(name,) for name in TAGS if (name,) in flat and _is_tag(flat[(name,)])}
@@ -83,6 +85,19 @@ class PlainLayout:
         fields.append(PlainField(("reward",), "", "<f4", (spec.window,) if spec.window > 1 else ()))
         fields += [PlainField((name,), "", "|b1", ()) for name in ("terminated", "truncated")]
         return cls(tuple(fields))
+
+    def require_task(self) -> None:
+        """Refuse tasks by which no set can choose.
+
+        Raises:
+            SpecError: they are not whole numbers.
+        """
+        for field in self.fields:
+            if field.path == ("task",) and field.key:
+                raise SpecError(
+                    f"transitions.task: {field.dtype} {field.shape} a row, but a set of sampling.sets chooses by task: give one"
+                    " whole number a row, and words under another name"
+                )
 
     def spec(self, flat: Mapping[tuple[str, ...], Any]) -> TransitionSpec:
         """The spec that stores such batches.
@@ -122,6 +137,8 @@ class PlainLayout:
         rows["rewards"] = _held(_numeric(values["reward"], "reward"), "reward").reshape(n, spec.window)
         rows["steps"] = self._steps(values, spec.window)
         rows["terminated"] = _flag(values, "terminated" if "terminated" in values else "done")
+        if "done" in values and "terminated" in values:
+            self._agree(values)
         if "truncated" in values:
             rows["truncated"] = _flag(values, "truncated")
         for field in self.fields:
@@ -190,6 +207,24 @@ class PlainLayout:
             raise SpecError(f"transitions.reward: {shape} a row, expected one number or one a step")
         return shape[0] if shape else 1
 
+    @staticmethod
+    def _agree(values: Mapping[str, Any]) -> None:
+        """Refuse a ``done`` that says something else than the flags beside it."""
+        done = values["done"]
+        if tuple(done.shape[1:]) not in ((), (1,)):
+            return
+        ends = _flag(values, "terminated") != 0
+        if "truncated" in values:
+            ends = ends | (_flag(values, "truncated") != 0)
+        wrong = np.flatnonzero((_flag(values, "done") != 0) != ends)
+        if len(wrong):
+            row = wrong[0]
+            said, *flags = (f"{n} {int(_flag(values, n)[row])}" for n in ("done", "terminated", "truncated") if n in values)
+            raise SpecError(
+                f"transitions.done: row {row} holds {said.split()[1]}, beside {', '.join(flags)}; leave done out, or make it"
+                " their union"
+            )
+
     def _steps(self, values: Mapping[str, Any], window: int) -> Any:
         """Executed steps of each row: what the response mask marks where rewards are given step by step."""
         mask = values.get("response_mask")
@@ -257,6 +292,10 @@ def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, .
         if isinstance(value, Mapping):
             _walk(value, here, out)
         elif is_torch(value):
+            if value.is_meta or "strided" not in str(value.layout):
+                raise SpecError(
+                    f"transitions.{'/'.join(here)}: a {value.layout} tensor on {value.device}, expected a dense one"
+                )
             out[here] = value.detach().cpu()
         else:
             if np.ma.is_masked(value):
@@ -318,11 +357,16 @@ def _stacked(spec: TransitionSpec, obs: ObsSpec) -> tuple[int, ...]:
 def _is_tag(value: Any) -> bool:
     """Whether the array holds one whole number a row."""
     name = _dtype_name(value).removeprefix(_TORCH)
-    return value.ndim == 1 and (name.startswith(("int", "uint")) or name[1:2] in ("i", "u"))
+    return tuple(value.shape[1:]) in ((), (1,)) and (name.startswith(("int", "uint")) or name[1:2] in ("i", "u"))
+
+
+def _no_tag(name: str, value: Any, meant: str) -> SpecError:
+    shape = tuple(value.shape[1:])
+    return SpecError(f"transitions.{name}: {_dtype_name(value)} {shape} a row, expected one whole number a row ({meant})")
 
 
 def _tag(value: Any, name: str) -> Array:
-    array: Array = np.asarray(value)
+    array: Array = np.asarray(value).reshape(len(value))
     wrong = np.flatnonzero((array < 0) | (array > TAGS[name]))
     if len(wrong):
         raise SpecError(f"transitions.{name}: row {wrong[0]} holds {array[wrong[0]]}, allowed are 0 to {TAGS[name]}")

@@ -184,6 +184,8 @@ class SACReplayPool(RowPool):
 
     def _first_layout(self, flat: Mapping[tuple[str, ...], Any]) -> PlainLayout:
         layout = PlainLayout.of_batch(flat, self.spec)
+        if self._sampling.config.by_task:
+            layout.require_task()
         sizes = geometry(self.spec or layout.spec(flat), self.config)
         if sizes.rows_of(FRAMES) < self.config.capacity:
             _log.warning(
@@ -424,6 +426,7 @@ class SACReplayPool(RowPool):
         raise PoolError("a pool is neither pickled nor copied; use save() and from_path(), or get_state() and set_state()")
 
     def __enter__(self) -> SACReplayPool:
+        self._check_not_closed()
         return self
 
     def __exit__(self, *_: object) -> None:

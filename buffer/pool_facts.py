@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
 from headrace.buffer.arguments import text, whole
+from headrace.buffer.forks import fork_safe_lock
 from headrace.buffer.handles import HandleReader
 from headrace.buffer.header import Field
 from headrace.buffer.pinned import Pinned
@@ -28,7 +28,7 @@ class PoolFacts:
     """
 
     def __init__(self, sampling: Sampling, returns: Returns | None = None) -> None:
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self._sampling, self._returns = sampling, returns
         self._committed: Store | None = None  # what it holds may not be all that was added, see _store
         self._pinned: Pinned | None = None

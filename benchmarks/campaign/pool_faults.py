@@ -365,6 +365,14 @@ POOL = (
         "            pass\n",
         "worker",
     ),
+    planted("fork-while-a-lock-is-taken", "forks", "        lock.acquire()\n", "        pass\n", "home"),
+    planted("child-is-told-of-itself", "lock", "if holder == self._pid:", "if holder is not None:", "home"),
+    planted("source-in-words-kept-aside", "plain", 'if ("source",) in flat and not', "if False and not", "plain"),
+    planted("task-in-words-beside-sets", "pool", "if self._sampling.config.by_task:", "if False:", "plain"),
+    planted("done-against-its-flags", "plain", 'if "done" in values and "terminated" in values:', "if False:", "plain"),
+    planted(
+        "unreadable-manifest-escapes", "manifest", "except OSError as error:", "except ProcessLookupError as error:", "manifest"
+    ),
     planted("label-journalled-before-its-rows", "durable", "return id_ < self._head", "return True", "durable"),
     planted(
         "failed-sync-forgotten",

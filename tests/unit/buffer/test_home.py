@@ -1,6 +1,8 @@
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -110,6 +112,42 @@ def test_a_forked_child_makes_no_pool_where_its_parent_will(tmp_path):
         assert "may only read" in in_a_child(lambda: pool.add_batch(other.sample_batch(2)))
         assert "may only read" in in_a_child(lambda: pool.adopt(other))
         assert not list(tmp_path.glob("generation-*"))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_fork_waits_for_other_threads_so_that_its_child_can_read(tmp_path, on_disk):
+    lane, stop = Lane(SPECS["plain"], 1), threading.Event()
+    with SACReplayPool(50, path=tmp_path if on_disk else None, spec=SPECS["plain"]) as pool:
+        put(pool, lane, 8, "a")
+
+        def read():
+            while not stop.is_set():
+                pool.sample(8)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            for _ in range(6):
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(20)  # ends a child that hangs
+                    pool.sample(4)
+                    os._exit(0)
+                assert os.waitpid(pid, 0)[1] == 0
+        finally:
+            stop.set()
+            reader.join()
+        assert pool.size == 8
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_told_whose_pool_it_is(tmp_path):
+    with SACReplayPool(50, path=tmp_path, spec=SPECS["plain"]):
+        text = in_a_child(lambda: SACReplayPool(50, path=tmp_path))
+        assert "is owned by pid OWNER, from which this process, pid CHILD, was forked" in text
+        with pytest.raises(PoolLocked, match="this very process"):
+            SACReplayPool(50, path=tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -26,6 +26,12 @@ def test_every_changed_byte_is_noticed(tmp_path):
             assert manifest.NAME in str(error)  # noqa: PT017  # both outcomes are right, by byte
 
 
+def test_one_that_cannot_be_read_is_damaged(tmp_path):
+    (tmp_path / manifest.NAME).mkdir()
+    with pytest.raises(PoolDamaged, match=r"manifest.json: cannot be read \(Is a directory\)"):
+        manifest.read(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "7", '{"a": 1}', json.dumps({"sha256": 3}), "[" * 100_000])
 def test_what_is_no_manifest_is_named(tmp_path, text):
     (tmp_path / manifest.NAME).write_text(text)

@@ -384,6 +384,48 @@ def test_whole_numbers_task_and_source_are_what_sets_choose_by():
         pool.add_batch(transitions(0, 1, task=np.array([-1]), source=np.zeros(1, np.uint8)))
 
 
+@pytest.mark.parametrize("name", ["task", "source"])
+def test_whole_numbers_in_a_column_are_tags_too(name):
+    pool = SACReplayPool(100)
+    pool.add_batch(transitions(0, 4, **{name: np.array([[2], [0], [1], [2]])}))
+    assert sorted(pool.sample(4).rows[name].reshape(4)) == [0, 1, 2, 2]
+    assert pool.sample_batch(4)[name].shape == (4, 1)
+
+
+@pytest.mark.parametrize("source", [np.array(["human"] * 4), np.ones(4, np.float32), np.ones((4, 2), int), np.ones(4, bool)])
+def test_a_source_that_no_set_could_choose_by_is_refused(source):
+    pool = SACReplayPool(100)
+    with pytest.raises(SpecError, match=r"transitions.source: .* a row, expected one whole number a row \(0 policy, 1 human"):
+        pool.add_batch(transitions(0, 4, source=source))
+    pool.add_batch(transitions(0, 4, source=np.ones(4, int)))
+
+
+@pytest.mark.parametrize("sets", [{"all": SetConfig(1.0, balance="task")}, {"all": SetConfig(1.0, task=(3,))}])
+def test_words_for_tasks_are_refused_where_sets_choose_by_task(sets):
+    pool = SACReplayPool(100, sampling=SamplingConfig(sets=sets))
+    with pytest.raises(SpecError, match=r"transitions.task: <U5 \(\) a row, but a set of sampling.sets chooses by task"):
+        pool.add_batch(transitions(0, 4, task=np.array(["reach"] * 4)))
+    pool.add_batch(transitions(0, 4, task=np.full(4, 3)))
+
+
+def test_done_says_what_the_flags_beside_it_say():
+    flags = {"terminated": np.array([0, 1, 0]), "truncated": np.array([0, 0, 1])}
+    pool = SACReplayPool(100)
+    with pytest.raises(SpecError, match=r"transitions.done: row 2 holds 0, beside terminated 0, truncated 1; leave done out"):
+        pool.add_batch({**transitions(0, 3), **flags, "done": np.array([0, 1, 0])})
+    with pytest.raises(SpecError, match=r"transitions.done: row 0 holds 1, beside terminated 0; leave done out"):
+        pool.add_batch({**transitions(0, 3), "terminated": flags["terminated"], "done": np.ones((3, 1))})
+    pool.add_batch({**transitions(0, 3), **flags, "done": np.array([0, 1, 1])})
+    assert pool.size == 3
+
+
+@pytest.mark.parametrize("form", [lambda t: t.to_sparse(), lambda t: t.to("meta")])
+def test_a_tensor_without_its_numbers_in_rows_is_refused_by_name(form):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(SpecError, match=r"transitions.reward: a torch.* tensor on .*, expected a dense one"):
+        SACReplayPool(10).add_batch({**transitions(0, 3), "reward": form(torch.ones(3))})
+
+
 def test_tasks_are_balanced():
     one = {"all": SetConfig(1.0, balance="task")}
     pool = SACReplayPool(200, sampling=SamplingConfig(sets=one), rng=np.random.default_rng(0))
