@@ -94,7 +94,7 @@ QUICK_COURSE = {"first": 500, "gap": 1_000, "before_s": 6.0, "window_s": 5.0, "s
 TRIALS = {
     "undisturbed": _cheetah(Course()),
     "hurt": _cheetah(Course(_reboots(*ORDER), 8_000, 6_500)),
-    "links": _pendulum(16_000, Course(LINKS, **QUICK_COURSE), "sim-0"),
+    "links": _pendulum(16_000, Course(LINKS, **{**QUICK_COURSE, "bar_s": 30.0}), "sim-0"),
     "quick": _pendulum(8_000, Course(_reboots("store-1", "sim-0", "gpu-1"), **QUICK_COURSE)),
     "control": _pendulum(3_000, Course((Trouble(EMPTIED, "store-1", DOWN_S),), **QUICK_COURSE)),
 }
