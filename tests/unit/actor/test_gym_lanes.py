@@ -113,6 +113,13 @@ def test_rule_5_a_crash_truncates_the_last_complete_row(autoreset):
         (0, 0, 0, 0), (0, 1, 1, 0), (1, 0, 0, 0), (1, 1, 1, 0)
     ]  # fmt: skip
     assert rows[1].next_obs["obs"] == [[0, 0, 2]]
+    lanes = made(scripted(lengths=[2], ends=["raise"], autoreset=autoreset, max_restarts=99))
+    lanes.reset()
+    steps = [lanes.step(np.zeros((1, lanes.spec.action.dim), np.float32)) for _ in range(8)]
+    lanes.close()
+    crashed = [step for step in steps if step.crashed[0]]
+    assert len(crashed) >= 2
+    assert not any(step.live[0] or step.truncated[0] or step.terminated[0] or step.rewards[0] for step in crashed)
 
 
 @pytest.mark.parametrize("autoreset", MODES)
