@@ -36,8 +36,7 @@ import contextlib
 import json
 import socket
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,7 @@ def main() -> int:
         return 0
     move_in("tc")
     trial = TRIALS[args.trial]
-    with _place(args.dir) as place:
+    with records.place(args.dir, "hosts-") as place:
         found = measure(trial, args.seed, place)
     if args.trial == "control":
         found = {**found, "passed": bool(found["lost"])}
@@ -166,17 +165,6 @@ def _can_dial(lan: Lan, name: str) -> bool:
         except OSError:
             return False
     return True
-
-
-@contextlib.contextmanager
-def _place(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        given.mkdir(parents=True)
-        yield given.absolute()
-        return
-    records.RUNS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=records.RUNS, prefix="hosts-") as made:
-        yield Path(made)
 
 
 if __name__ == "__main__":

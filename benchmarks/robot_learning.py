@@ -29,11 +29,8 @@ The last line on stdout is that record without its episodes, as one JSON object.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from campaign import provenance, records
@@ -64,12 +61,12 @@ def main() -> int:
         print(f"cannot run: {error}", file=sys.stderr)
         return 1
     if args.control:
-        with _place(args.dir) as place:
+        with records.place(args.dir, "robot-") as place:
             found = control(place, args.seed)
         print(json.dumps(found))
         return 0 if found["passed"] else 1
     size = (QUICK_HURT if args.hurt else QUICK) if args.quick else (HURT if args.hurt else WHOLE)
-    with _place(args.dir) as place:
+    with records.place(args.dir, "robot-") as place:
         found = measure(place, args.seed, size, hurt=args.hurt)
     record = {"seed": args.seed, "hurt": args.hurt, "env": found.pop("env"), **found}
     record |= {"settings": vars(size), **origin, "machine": provenance.machine(), "date": provenance.stamp()}
@@ -77,17 +74,6 @@ def main() -> int:
         records.append(FILE, record)
     print(json.dumps({key: value for key, value in record.items() if key != "episodes"}))
     return 0 if record["passed"] else 1
-
-
-@contextlib.contextmanager
-def _place(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        given.mkdir(parents=True)
-        yield given.absolute()
-        return
-    records.RUNS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=records.RUNS, prefix="robot-") as made:
-        yield Path(made)
 
 
 if __name__ == "__main__":

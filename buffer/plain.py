@@ -210,19 +210,16 @@ class PlainLayout:
     @staticmethod
     def _agree(values: Mapping[str, Any]) -> None:
         """Refuse a ``done`` that says something else than the flags beside it."""
-        done = values["done"]
-        if tuple(done.shape[1:]) not in ((), (1,)):
+        if tuple(values["done"].shape[1:]) not in ((), (1,)):
             return
-        ends = _flag(values, "terminated") != 0
-        if "truncated" in values:
-            ends = ends | (_flag(values, "truncated") != 0)
-        wrong = np.flatnonzero((_flag(values, "done") != 0) != ends)
+        done = _flag(values, "done") != 0
+        flags = {name: _flag(values, name) != 0 for name in ("terminated", "truncated") if name in values}
+        wrong = np.flatnonzero(done != np.any(list(flags.values()), axis=0))
         if len(wrong):
             row = wrong[0]
-            said, *flags = (f"{n} {int(_flag(values, n)[row])}" for n in ("done", "terminated", "truncated") if n in values)
+            beside = ", ".join(f"{name} {int(flag[row])}" for name, flag in flags.items())
             raise SpecError(
-                f"transitions.done: row {row} holds {said.split()[1]}, beside {', '.join(flags)}; leave done out, or make it"
-                " their union"
+                f"transitions.done: row {row} holds {int(done[row])}, beside {beside}; leave done out, or make it their union"
             )
 
     def _steps(self, values: Mapping[str, Any], window: int) -> Any:

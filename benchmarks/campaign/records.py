@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,18 @@ def read(path: Path) -> list[Record]:
             raise ValueError(f"{path.name}, line {number}: not a JSON object; mend or delete the line")
         records.append(record)
     return records
+
+
+@contextlib.contextmanager
+def place(given: Path | None, prefix: str) -> Iterator[Path]:
+    """A new directory for what a run leaves: ``given``, which stays, or one that goes with the block."""
+    if given is not None:
+        given.mkdir(parents=True)
+        yield given.absolute()
+        return
+    RUNS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=RUNS, prefix=prefix) as made:
+        yield Path(made)
 
 
 def append(path: Path, record: Mapping[str, Any]) -> None:

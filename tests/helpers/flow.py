@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from helpers.learner import make_spec
+from helpers.learner import make_batch, make_spec
 
 from headrace.common.exported import write_export
 from headrace.common.specs import ObsSpec, TransitionSpec
@@ -39,3 +39,16 @@ def export_flow(out: Path, spec: TransitionSpec = SPEC, **options: Any) -> str:
         model.expert.velocity.weight.normal_(0.0, 0.1)
     write_export(out, weights_of(model), spec, {})
     return str(out)
+
+
+def see() -> dict[str, torch.Tensor]:
+    """Six observations of ``SPEC``, in which every picture and word is there."""
+    obs = {key: torch.tensor(value) for key, value in make_batch(SPEC, 6).obs.items()}
+    obs["eye_there"], obs["words_there"] = torch.ones_like(obs["eye_there"]), torch.ones_like(obs["words_there"])
+    return obs
+
+
+@torch.no_grad()
+def mode_of(model: FlowPolicy, obs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The actions that ``model`` holds for best."""
+    return model.eval().sac_forward_actor(model.sac_state_features(obs, "actor"), None, True)[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.flow import SEEN, SPEC, make_flow, weights_of
+from helpers.flow import SEEN, SPEC, make_flow, mode_of, see, weights_of
 from helpers.learner import make_batch, make_spec
 
 from headrace.actor.config import ActorConfig
@@ -34,17 +34,6 @@ KINDS = [
 
 def make(kind, spec=SPEC, **options):
     return make_model(spec, ModelConfig(kind, {**SEEN, **SMALL, **SIZES[kind], **options}), 0)
-
-
-def see():
-    obs = {key: torch.tensor(value) for key, value in make_batch(SPEC, 6).obs.items()}
-    obs["eye_there"], obs["words_there"] = torch.ones_like(obs["eye_there"]), torch.ones_like(obs["words_there"])
-    return obs
-
-
-@torch.no_grad()
-def mode_of(model, obs):
-    return model.eval().sac_forward_actor(model.sac_state_features(obs, "actor"), None, True)[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 from helpers import smol
-from helpers.flow import SEEN, SPEC, weights_of
+from helpers.flow import SEEN, SPEC, mode_of, see, weights_of
 from helpers.learner import make_batch
 
 from headrace.actor.config import ActorConfig
@@ -32,17 +32,6 @@ def options(tmp_path, monkeypatch):
 
 def make(options, **more):
     return make_model(SPEC, ModelConfig(KIND, {**options, **more}), 0)
-
-
-def see():
-    obs = {key: torch.tensor(value) for key, value in make_batch(SPEC, 6).obs.items()}
-    obs["eye_there"], obs["words_there"] = torch.ones_like(obs["eye_there"]), torch.ones_like(obs["words_there"])
-    return obs
-
-
-@torch.no_grad()
-def mode_of(model, obs):
-    return model.eval().sac_forward_actor(model.sac_state_features(obs, "actor"), None, True)[0]
 
 
 @pytest.mark.parametrize(("trains", "moved"), [("expert", {"expert"}), ("heads", {"expert"}), ("lora", {"expert"})])
