@@ -19,6 +19,8 @@ from headrace.launch.logs import open_log
 ERROR_MARK = "error: "  # how a role's last line begins, after its name, when it ended for a reason that it understood
 TAIL_LINES = 15
 LINE_CHARS = 300  # of a line that is shown among others
+TUNABLES = "GLIBC_TUNABLES"
+PAST_CACHE_BYTES = 1 << 15  # a row of a camera or more; glibc takes 16.1 KiB at least
 THREAD_VARIABLES = (  # of the numeric libraries
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -117,6 +119,14 @@ def role_environment(variables: Mapping[str, str]) -> dict[str, str]:
 def thread_variables(threads: int) -> dict[str, str]:
     """Environment variables that keep the numeric libraries at ``threads``; they are read when numpy is imported."""
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def copy_variables() -> dict[str, str]:
+    """Environment variable by which glibc copies large rows past the cache, for a process that only hands them on to a GPU.
+
+    It is read when a process starts. One that the user has set stays.
+    """
+    return {TUNABLES: os.environ.get(TUNABLES, f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}")}
 
 
 def wait_all(children: Sequence[Child], deadline_s: float) -> list[Child]:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from headrace.common.cores import usable_cores
 from headrace.common.wire.messages import POLICY_SERVER
-from headrace.launch.children import headrace_command, thread_variables
+from headrace.launch.children import copy_variables, headrace_command, thread_variables
 from headrace.launch.config import RunConfig
 from headrace.launch.roles import LEARNER_ID
 from headrace.launch.rundir import RunDir
 from headrace.launch.supervision import LEARNER, RANK, RolePlan
+from headrace.learner.config import CPU
 from headrace.learner.place import Place, rank_name
 
 
@@ -57,11 +58,13 @@ class Lineup:
         return headrace_command(["actor", place, "--id", plan.name, *evaluate])
 
     def environment(self, plan: RolePlan) -> dict[str, str]:
-        """Variables of a role: the learner's ranks share the cores, all others have one thread."""
+        """Variables of a role: ranks share the cores and copy as suits their device, all others have one thread."""
         if plan.name not in self._ranks:
             return thread_variables(1)
         size = len(self._ranks)
+        copies = {} if self._config.learner.device == CPU else copy_variables()
         if size == 1:
-            return Place().environment()
+            return {**copies, **Place().environment()}
         threads = thread_variables(max(1, usable_cores() // size))
-        return {**threads, **Place.of_one_host(self._ranks[plan.name], size, str(self._run.meeting)).environment()}
+        place = Place.of_one_host(self._ranks[plan.name], size, str(self._run.meeting))
+        return {**copies, **threads, **place.environment()}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import headrace
 from headrace.common.cores import usable_cores
-from headrace.launch.children import THREAD_VARIABLES
+from headrace.launch.children import THREAD_VARIABLES, TUNABLES
 
 PACKAGES = (
     *("headrace", "numpy", "pyzmq", "msgpack", "msgpack-numpy", "torch", "gymnasium", "mujoco", "uvloop", "safetensors"),
@@ -86,7 +86,7 @@ def environment_text() -> str:
         f"gpu          {gpu()}",
         f"commit       {commit() or '-'}",
     ]
-    lines += [f"{name:<12} {os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
+    lines += [f"{name:<12} {os.environ[name]}" for name in (*THREAD_VARIABLES, TUNABLES) if name in os.environ]
     lines += [f"{name:<12} {version}" for name, version in versions().items() if version != "-"]
     return "\n".join(lines) + "\n"
 

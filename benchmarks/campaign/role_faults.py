@@ -239,6 +239,20 @@ ROLES = (
         ("tests/unit/launch/test_lineup.py",),
     ),
     Mutant(
+        "processors-copy-as-if-for-a-gpu",
+        "launch/lineup.py",
+        "{} if self._config.learner.device == CPU else copy_variables()",
+        "copy_variables()",
+        ("tests/unit/launch/test_lineup.py",),
+    ),
+    Mutant(
+        "words-of-the-user-about-copies-are-lost",
+        "launch/children.py",
+        'os.environ.get(TUNABLES, f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}")',
+        'f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}"',
+        ("tests/unit/launch/test_lineup.py",),
+    ),
+    Mutant(
         "several-ranks-in-one-process",
         "launch/config.py",
         "        if self.learner.ranks > 1:\n            self._require_ranks()\n",

@@ -35,14 +35,29 @@ class Child:
         script: file beside this one.
         options: what it is to be, as JSON in its only argument.
         python: its interpreter; ours by default.
+        variables: of its environment, beside ours.
         wait: whether to wait until it is ready; else :meth:`wait_ready` does.
     """
 
-    def __init__(self, script: str, options: Mapping[str, Any], python: Path | None = None, *, wait: bool = True) -> None:
+    def __init__(
+        self,
+        script: str,
+        options: Mapping[str, Any],
+        python: Path | None = None,
+        *,
+        variables: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> None:
         self._what = f"{script} {options.get('role')}"
         self.ready: dict[str, Any] = {}
         self.last: dict[str, Any] = {}
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            **(variables or {}),
+        }
         found = os.environ.get("PYTHONPATH") if python is None else None  # what is ours is nothing for a peer's venv
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), found]))
         self._process = subprocess.Popen(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from headrace.common.wire.batches import MOST_AHEAD
+from headrace.launch.children import copy_variables
 from speed import data
 from speed.children import Child
 from speed.rows import Bar, Extra, Flat, Most, Row, Setup, Subject
@@ -90,9 +92,15 @@ def filled_buffer(setup: Setup, stack: ExitStack, kind: str, rows: int, capacity
     return endpoint
 
 
-def _learner(stack: ExitStack, endpoint: str, reading: str, prefetch: int = MOST_AHEAD) -> Child:
+def _learner(
+    stack: ExitStack,
+    endpoint: str,
+    reading: str,
+    prefetch: int = MOST_AHEAD,
+    variables: Mapping[str, str] | None = None,
+) -> Child:
     options = {"role": "learner", "endpoint": endpoint, "reading": reading, "prefetch": prefetch}
-    return stack.enter_context(Child("ours.py", options))
+    return stack.enter_context(Child("ours.py", options, variables=variables))
 
 
 def _sample(setup: Setup, stack: ExitStack) -> Subjects:
@@ -120,11 +128,12 @@ def _sample_tcp(setup: Setup, stack: ExitStack) -> Subjects:
 def _images(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
     endpoint = filled_buffer(setup, stack, "images", rows, rows)
-    out: Subjects = {"headrace": _learner(stack, endpoint, "mapped", IMAGE_PREFETCH)}
+    copies = copy_variables()  # images are for a learner on a GPU, and the limits get what it gets
+    out: Subjects = {"headrace": _learner(stack, endpoint, "mapped", IMAGE_PREFETCH, copies)}
     gather = {"role": "gather", "rows": rows, "widths": [IMAGE_FRAME, IMAGE_FRAME, FLAT_ROW]}
-    out["raw gather"] = stack.enter_context(Child("limits.py", gather))
+    out["raw gather"] = stack.enter_context(Child("limits.py", gather, variables=copies))
     gather = {**gather, "place": str(setup.place), "batches": IMAGE_PREFETCH}
-    out["raw gather, 4 places in turn"] = stack.enter_context(Child("limits.py", gather))
+    out["raw gather, 4 places in turn"] = stack.enter_context(Child("limits.py", gather, variables=copies))
     _peer(out, setup, stack, "ray", "ray", {"role": "ray-sample", "rows": rows})
     return out
 
@@ -132,10 +141,14 @@ def _images(setup: Setup, stack: ExitStack) -> Subjects:
 def _images_tcp(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
     endpoint = filled_buffer(setup, stack, "images", rows, rows)
-    out: Subjects = {"headrace": _learner(stack, endpoint, "socket", IMAGE_PREFETCH)}
+    copies = copy_variables()  # images are for a learner on a GPU, and the limits get what it gets
+    out: Subjects = {"headrace": _learner(stack, endpoint, "socket", IMAGE_PREFETCH, copies)}
     size = 256 * 2 * IMAGE_FRAME
-    out["one REQ/REP of the same bytes"] = stack.enter_context(Child("limits.py", {"role": "reply", "size": size}))
-    out["pieces of 1 MB"] = stack.enter_context(Child("limits.py", {"role": "push", "size": size, "piece": 1 << 20}))
+    pieces = {"role": "push", "size": size, "piece": 1 << 20}
+    out["one REQ/REP of the same bytes"] = stack.enter_context(
+        Child("limits.py", {"role": "reply", "size": size}, variables=copies)
+    )
+    out["pieces of 1 MB"] = stack.enter_context(Child("limits.py", pieces, variables=copies))
     return out
 
 

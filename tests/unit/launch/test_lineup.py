@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.launch import lineup as lineups
-from headrace.launch.children import THREAD_VARIABLES
+from headrace.launch.children import THREAD_VARIABLES, TUNABLES
 from headrace.launch.config import make_config
 from headrace.launch.lineup import Lineup
 from headrace.launch.rundir import RunDir
@@ -77,6 +77,22 @@ def test_ranks_share_out_the_cores_and_a_learner_alone_has_all(make):
     assert threads(make("--learner.ranks", "20"), "learner") == {"1"}
     for name in ("actor-0", "buffer"):
         assert threads(make("--learner.ranks", "3"), name) == {"1"}
+
+
+def test_learners_on_gpus_copy_past_the_cache_unless_the_user_says_how(make, monkeypatch):
+    def said(*words):
+        lineup = make(*words)
+        return {plan.name: lineup.environment(plan).get(TUNABLES) for plan in lineup.plans()}
+
+    monkeypatch.delenv(TUNABLES, raising=False)
+    gpu = ("--learner.device", "cuda")
+    for ranks, names in (("1", ["learner"]), ("2", ["learner", "learner-1"])):
+        found = said(*gpu, "--learner.ranks", ranks)
+        assert [name for name in found if found[name] == "glibc.cpu.x86_non_temporal_threshold=32768"] == names
+        assert {found[name] for name in found if name not in names} == {None}
+        assert set(said("--learner.ranks", ranks).values()) == {None}
+    monkeypatch.setenv(TUNABLES, "glibc.malloc.arena_max=2")
+    assert said(*gpu)["learner"] == "glibc.malloc.arena_max=2"
 
 
 def test_a_learner_alone_is_alone_whatever_started_train(make, monkeypatch):
