@@ -9,7 +9,7 @@ from typing import Any
 from headrace.buffer.lent import LentPacing, Loan
 from headrace.buffer.satellite import Satellite
 from headrace.buffer.service import Service
-from headrace.buffer.worker import Done, Open, Shelve, Totals
+from headrace.buffer.worker import Done, Shelve, Totals
 from headrace.common.wire.answers import Out
 from headrace.common.wire.link import Link
 from headrace.common.wire.session import Phase
@@ -70,16 +70,15 @@ class SatelliteService(Service):
         """There is news of the home shard."""
         news, before = self._satellite.take(), self._loan
         self._lent.hear(news.loan)
-        if news.spec is not None and self.totals.spec is None and not self._opening:
-            self._opening = True
-            self._board.work.append(Open(news.spec))
+        if news.spec is not None and self.totals.spec is None:
+            self.reception.declare(news.spec)
         if news.weights is not None:
             self._board.work.append(Shelve(NOBODY, *news.weights))
         out = self._share(now, urgent=not news.loan.final)
         if news.loan.phase != before.phase:  # a pause holds robots
-            out += [self._state(c, now) for c in self._clients.values() if c.session.role != "observer"]
+            out += [self._state(c, now) for c in self.reception.clients.values() if c.session.role != "observer"]
         self._tell()
-        return self._as_spoken(out)
+        return self.reception.as_spoken(out)
 
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
         """Answer finished work, and tell the home shard what it came to."""

@@ -149,7 +149,7 @@ class Server:
             self._serve_gate()
             self._port.send(self._service.tick(now))
             if self._port.look(now):
-                self._port.send(self._service.rekeyed(now))
+                self._port.send(self._service.reception.rekeyed(now))
             if self._service.backups is not None:
                 self._service.backups.tick(self._worker.pool, now)
             self._drain()
@@ -172,7 +172,7 @@ class Server:
                 break
         else:
             self._loop.call_soon(self._drain)
-        self._port.send(self._service.admit())
+        self._port.send(self._service.reception.admit())
         self._work()
 
     def _serve_gate(self) -> None:
@@ -288,7 +288,7 @@ def _run(
         hello = new_hello(SHARD, f"shard-{settings.shard}", spec=None if totals.spec is None else totals.spec.to_dict())
         link = Link(hello, satellite, settings.home, network, clock)
         service = SatelliteService(*parts, satellite=satellite, link=link)
-    service.keyring = gate.keyring if gate is not None else None
+    service.reception.keyring = gate.keyring if gate is not None else None
     service.about = _about
     backups = None
     if settings.snapshot_dir is not None:

@@ -1,15 +1,14 @@
 """The buffer's decisions, without sockets: a message and a time come in, messages and pool work go out.
 
     receive(peer, parts, now, user)   decode, find the session, act or queue work for the pool's thread
-    admit()                           welcomes for those who came meanwhile
     take_work()                       the queued work, once the pool's thread is free
     finish(done, totals, now)         acks, rejects, batches, announcements
     tick(now)                         leases, heartbeats, allowances, the end of the run
-    rekeyed(now)                      the end of sessions whose key was revoked
 
 What is wrong is counted by reason and peer in ``refused``, and who has a session is told why (:class:`Declined`). Strangers get
-no answer but, for a well-formed message that needs a session, a request to say hello. Rows, batches and weights are the
-business of :class:`Intake`, :class:`Demands` and :class:`WeightExchange`; sessions, time and the run are decided here.
+no answer but, for a well-formed message that needs a session, a request to say hello. Sessions, rows, batches and weights are
+the business of :class:`Reception`, :class:`Intake`, :class:`Demands` and :class:`WeightExchange`; time and the run are decided
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.buffer import admission
+from headrace.buffer.accounts import Accounts
 from headrace.buffer.awaited import Awaited
 from headrace.buffer.backups import Backups
 from headrace.buffer.board import Board, Traffic
@@ -31,13 +30,13 @@ from headrace.buffer.drawing import Again, Draw, Grant
 from headrace.buffer.intake import Intake
 from headrace.buffer.live import Live
 from headrace.buffer.pacing import UNBOUNDED, Allowance, Pacing
+from headrace.buffer.reception import Reception
 from headrace.buffer.satellites import Satellites, account
 from headrace.buffer.shelf import Shelf
 from headrace.buffer.status import Watch
 from headrace.buffer.weight_exchange import WeightExchange
-from headrace.buffer.worker import Amend, Done, Insert, Open, Settle, Shelve, Totals, Update, Work
+from headrace.buffer.worker import Amend, Done, Insert, Settle, Shelve, Totals, Update, Work
 from headrace.common.errors import WireError
-from headrace.common.specs import TransitionSpec
 from headrace.common.wire import answers
 from headrace.common.wire import messages as m
 from headrace.common.wire.answers import Out, declined
@@ -48,16 +47,14 @@ from headrace.common.wire.codec import (
     check_sender,
     decode,
     encode,
-    in_version,
     take_array,
     unspoken_hello,
     version_of,
 )
 from headrace.common.wire.compression import NONE, expand
 from headrace.common.wire.deflate import plain
-from headrace.common.wire.fleet import Fleet, name_of
-from headrace.common.wire.fragments import Joiner, size_of
-from headrace.common.wire.keyring import Keyring
+from headrace.common.wire.fleet import Fleet
+from headrace.common.wire.fragments import size_of
 from headrace.common.wire.line import Line
 from headrace.common.wire.network import NetworkConfig
 from headrace.common.wire.refusals import STRANGERS, Refusals
@@ -66,7 +63,6 @@ from headrace.common.wire.versions import LACKS
 LOG = logging.getLogger(__name__)
 MOST_TRACEBACKS = 10
 SHARED_BY = 64  # clients for each piece of work after which allowances are told at once
-SILENT_HEARTBEATS = 2  # after which a client is told nothing that would be lost with it
 
 
 class Service:
@@ -85,14 +81,11 @@ class Service:
         satellites: Satellites | None = None,
     ) -> None:
         self.fleet, self.pacing, self.watch = fleet, pacing, watch
-        self.keyring: Keyring | None = None  # where keys are used
-        self.stopping = ""
         self.about: Callable[[], Mapping[str, Any]] = dict  # what it says of itself
         self.not_told = ""  # why where this buffer listens is not written down
         self.backups: Backups | None = None
         self.shelf, self._announced = shelf, shelf.version
         self._network = network
-        self._most_actors = most_actors
         self._board = Board(totals)
         self._intake = Intake(self._board, pacing, watch)
         self.satellites = satellites or Satellites(pacing)
@@ -100,14 +93,13 @@ class Service:
         self.live = live or Live(pacing)
         self._changes = Changes(self.live)
         self._weights = WeightExchange(self._board, shelf, network.fragment_bytes)
-        self._opening = False
         self._credits = Credits(network)
-        self.asked_to_greet = 0  # messages whose sender was asked to say hello, as after a restart
-        self._clients: dict[bytes, Client] = {}
-        self._readers: dict[bytes, Client] = {}  # of them, those that draw
-        self._arrived: list[tuple[Client, list[Out]]] = []  # who has said hello, and how each is welcomed
         self._unshared = 0  # pieces of work finished since allowances were last told
-        self._older: dict[bytes, int] = {}  # of them, those that do not speak the newest version: which they speak
+        self._observe()
+        before = [*watch.names, *self.satellites.names] if self.env_steps else []  # those of the buffer before this one
+        self._awaited = Awaited(pacing, before, network.lease_s)
+        accounts = Accounts(pacing, self.satellites, self._awaited, watch, most_actors)
+        self.reception = Reception(fleet, network, self._board, accounts, self._credits, watch, self._state)
         self._handlers: dict[type[m.Message], Callable[[Client, Any, list[Frame], float], list[Out]]] = {
             m.Fragment: self._on_fragment,
             m.Compressed: self._on_compressed,
@@ -127,14 +119,16 @@ class Service:
             m.Change: self._on_change,
             m.Goodbye: self._on_goodbye,
         }
-        self._observe()
-        before = [*watch.names, *self.satellites.names] if self.env_steps else []  # those of the buffer before this one
-        self._awaited = Awaited(pacing, before, network.lease_s)
 
     @property
     def totals(self) -> Totals:
         """The pool's counters as of the last finished work."""
         return self._board.totals
+
+    @property
+    def stopping(self) -> str:
+        """Why this buffer ends; empty while it does not."""
+        return self.reception.closed
 
     @property
     def home(self) -> dict[str, Any] | None:
@@ -152,13 +146,6 @@ class Service:
         return self._board.refused
 
     @property
-    def security(self) -> dict[str, Any]:
-        """What keeps strangers out: ``keys``, ``loopback``, or with ``insecure`` nothing."""
-        if self.keyring is not None:
-            return {"mode": "keys", **self.keyring.report()}
-        return {"mode": "insecure" if self._network.insecure else "loopback"}
-
-    @property
     def traffic(self) -> dict[str, Traffic]:
         """What compression did to rows, batches and weights, by that name."""
         return self._board.traffic
@@ -171,7 +158,7 @@ class Service:
     @property
     def is_empty(self) -> bool:
         """Whether no client is left but observers, who only look."""
-        return all(client.session.role == "observer" for client in self._clients.values())
+        return all(client.session.role == "observer" for client in self.reception.clients.values())
 
     @property
     def phase(self) -> str:
@@ -197,16 +184,16 @@ class Service:
 
         ``line`` is asked what it came by when it opens a session.
         """
-        client = self._clients.get(peer)
+        client = self.reception.clients.get(peer)
         if client is not None:
             client.taken += size_of(parts)
             client.silent = False
         try:
-            return self._as_spoken(self._receive(peer, parts, now, user, line))
+            return self.reception.as_spoken(self._receive(peer, parts, now, user, line))
         except WireError as error:
             version = unspoken_hello(parts[0]) if error.reason == "version" else None
             if version is not None:
-                return self._turn_away(peer, answers.refuse_version(version), version)
+                return self.reception.turn_away(peer, answers.refuse_version(version), version)
             return self._decline(peer, error.reason, str(error), now)
         except MemoryError:
             raise  # there is a cap, and a new process is back sooner than this one would be in order
@@ -216,18 +203,17 @@ class Service:
             return self._decline(peer, "defect", "the buffer has a defect; its log says where", now)
 
     def _receive(self, peer: bytes, parts: Parts, now: float, user: str, line: Callable[[], Line]) -> list[Out]:
-        if self.keyring is not None and self.keyring.who(user) is None:
+        if self.reception.keyring is not None and self.reception.keyring.who(user) is None:
             raise WireError("key-revoked", "the connection is older than that")
         if not 1 <= len(parts) <= MAX_PARTS:
             raise WireError("arity", f"a message of {len(parts)} frames, at most {MAX_PARTS}")
         message = decode(parts[0], LACKS)
         if isinstance(message, m.Hello):
             check_sender(message, parts[1:], message.role)
-            return self._on_hello(peer, message, now, user, line)
-        client = self._clients.get(peer)
-        if client is None or client.session.user != user or self.fleet.find(peer, now) is None:
-            self.asked_to_greet += 1
-            return self._turn_away(peer, answers.HELLO_FIRST, version_of(parts[0]))
+            return self.reception.hello(peer, message, now, user, line)
+        client = self.reception.find(peer, user, now)
+        if client is None:
+            return self.reception.ask_to_greet(peer, version_of(parts[0]))
         self._credits.check(client, message, size_of(parts))
         return self._handle(client, message, list(parts[1:]), now) + self._credits.give(client)
 
@@ -240,94 +226,13 @@ class Service:
 
     def _decline(self, peer: bytes, reason: str, detail: str, now: float) -> list[Out]:
         """Count a message that was not accepted, and tell whoever has a session."""
-        client = self._clients.get(peer)
+        client = self.reception.clients.get(peer)
         self.refused.add(STRANGERS if client is None else client.session.name, reason, detail)
         if client is not None:
             client.session.garbled = True
         if client is None or not client.may_decline(now, self._network.heartbeat_s):
             return []
-        return self._as_spoken([(peer, [encode(declined(reason, detail))])])
-
-    def _turn_away(self, peer: bytes, refused: m.Refused, version: int) -> list[Out]:
-        """No session for a peer: say why, in its own version."""
-        if refused not in admission.WAIT:
-            self.refused.add(STRANGERS, refused.reason, refused.detail)
-        return [(peer, [encode(refused, version)])]
-
-    def _as_spoken(self, out: list[Out]) -> list[Out]:
-        """Every message in the version of the session that it is for, without those that this version has not."""
-        if not self._older:
-            return out
-        worded = [(peer, in_version(parts, self._older[peer]) if peer in self._older else parts) for peer, parts in out]
-        return [(peer, parts) for peer, parts in worded if parts]
-
-    def _on_hello(self, peer: bytes, hello: m.Hello, now: float, user: str, line: Callable[[], Line]) -> list[Out]:
-        barred = self.keyring.refuse(user, hello) if self.keyring is not None else None
-        if barred is not None:
-            return self._turn_away(peer, barred, hello.protocol)
-        known = self._clients.get(peer)
-        if known is not None and known.session.name != name_of(hello.role, hello.id):
-            self._end(known)  # a peer is one client
-        returns = hello.pool != "" and hello.pool == self.totals.info.get("uuid")
-        answer = self._refusal(hello) or self.fleet.hello(peer, hello, now, returns=returns)
-        if isinstance(answer, m.Refused):
-            return self._turn_away(peer, answer, hello.protocol)
-        session, old = answer
-        session.user, session.line = user, line()
-        if old is not None:
-            if old.incarnation != session.incarnation:  # its lease had run out, and its heir was quicker than the clock
-                self.watch.lost(old, now)
-            self._forget(old.peer)
-        if hello.protocol != m.PROTOCOL:
-            self._older[peer] = hello.protocol
-        client = self._clients[peer] = Client(session, Joiner(self._network.message_bytes), state_at=now)
-        if hello.role in m.READERS:
-            self._readers[peer] = client
-        spec = self.totals.spec
-        streams: tuple[tuple[int, int], ...] = ()
-        if hello.role == "actor":
-            streams = self.watch.streams(hello.id)
-            window = spec.window if spec is not None else 1
-            steps = {"executed": hello.executed, "pending": hello.pending, "lanes": hello.lanes}
-            self.pacing.join(hello.id, **steps, window=window, robot=hello.robot)
-            self._awaited.returned(hello.id)
-        elif hello.role == m.SHARD:
-            self.satellites.join(session, hello)
-            self._awaited.returned(account(hello.id))
-        welcome = admission.welcome(session, self._network, spec, streams, self.totals.info)
-        self._arrived.append((client, [(peer, [encode(welcome)]), self._state(client, now)]))
-        return []
-
-    def admit(self) -> list[Out]:
-        """Welcome those who came since the last call, once it is written down that they did, for all of them at once."""
-        arrived, self._arrived = self._arrived, []
-        if not arrived:
-            return []
-        refused, out = self.fleet.write_down(), list[Out]()
-        for client, welcome in arrived:
-            session = client.session
-            if self._clients.get(session.peer) is not client:
-                continue  # it has said hello twice
-            if refused is None or session.kept:
-                out += self._as_spoken(welcome)
-            else:
-                self._end(client)
-                out += self._turn_away(session.peer, refused, session.protocol)
-        return out
-
-    def _refusal(self, hello: m.Hello) -> m.Refused | None:
-        if self.stopping:
-            return answers.stopping(self.stopping)
-        refused = answers.refuse_name(hello)
-        if refused is None and hello.role == "actor" and not self.watch.knows(hello.id):
-            refused = admission.refuse_actor(self.watch.actors, self._most_actors)
-        spec = refused or admission.compare_specs(hello, self.totals.spec)
-        if isinstance(spec, TransitionSpec):
-            if not self._opening:
-                self._opening = True
-                self._board.work.append(Open(spec))
-            return admission.OPENING
-        return spec
+        return self.reception.as_spoken([(peer, [encode(declined(reason, detail))])])
 
     def _on_fragment(self, client: Client, head: m.Fragment, frames: list[Frame], now: float) -> list[Out]:
         if head.index == 0:
@@ -394,32 +299,17 @@ class Service:
 
     def _on_change(self, client: Client, change: m.Change, frames: list[Frame], now: float) -> list[Out]:
         before = self.pacing.paused
-        out = self._changes.change(client, change, self._clients.values())
+        out = self._changes.change(client, change, self.reception.clients.values())
         if self.pacing.paused != before:
-            out += [self._state(c, now) for c in self._clients.values() if c.session.role != "observer"]
+            out += [self._state(c, now) for c in self.reception.clients.values() if c.session.role != "observer"]
         return out
 
     def _on_goodbye(self, client: Client, goodbye: m.Goodbye, frames: list[Frame], now: float) -> list[Out]:
         if client.session.role == "learner" and goodbye.done:
             self._board.work.append(Settle())  # durable: the next buffer must not wait for a learner that will not come
         self.watch.left(client.session, goodbye.reason, now)
-        self._end(client)
+        self.reception.end(client)
         return []
-
-    def _forget(self, peer: bytes) -> None:
-        client = self._clients.pop(peer, None)
-        if client is not None:
-            self._credits.end(client)
-        self._older.pop(peer, None)
-        self._readers.pop(peer, None)
-
-    def _end(self, client: Client) -> None:
-        self._forget(client.session.peer)
-        self.fleet.forget(client.session)
-        if client.session.role == "actor":
-            self.pacing.leave(client.session.id)
-        elif client.session.role == m.SHARD:
-            self.satellites.leave(client.session)
 
     def _observe(self) -> None:
         """Take the counters of all pools."""
@@ -432,7 +322,7 @@ class Service:
         """Queued work, with the draws that pacing allows now; empty when there is none."""
         work = list(self._board.work)
         self._board.work.clear()
-        return work + self._demands.draws(self._readers.values())
+        return work + self._demands.draws(self.reception.readers.values())
 
     def finish(self, done: list[Done], totals: Totals, now: float) -> list[Out]:
         """Answer finished work."""
@@ -442,29 +332,29 @@ class Service:
         for d in done:
             out.extend(self._answer(d))
         for peer, ack in self._intake.acks():
-            client = self._clients.get(peer)
+            client = self.reception.clients.get(peer)
             out.append((peer, [encode(ack if client is None else client.ack(ack))]))
         if self.shelf.version != self._announced:
             self._announced = self.shelf.version
             self.watch.published(self._announced, now)
-            out.extend(self._state(c, now) for c in self._clients.values() if c.session.role in m.FOLLOWERS)
-        return self._as_spoken(out + self._share_soon(len(done), now))
+            out.extend(self._state(c, now) for c in self.reception.clients.values() if c.session.role in m.FOLLOWERS)
+        return self.reception.as_spoken(out + self._share_soon(len(done), now))
 
     def _answer(self, done: Done) -> list[Out]:
         work = done.work
         out: list[Out] = []
-        if isinstance(work, (Insert, Shelve, Update, Amend)) and (client := self._clients.get(work.peer)) is not None:
+        if isinstance(work, (Insert, Shelve, Update, Amend)) and (client := self.reception.clients.get(work.peer)) is not None:
             client.queued -= work.nbytes
-            out = self._credits.settle(self._clients.values()) if client.landing else []
+            out = self._credits.settle(self.reception.clients.values()) if client.landing else []
             out += self._credits.give(client)
         if isinstance(work, Insert):
             out += self._intake.inserted(work, done)
         elif isinstance(work, Amend):
             out += self._intake.amended(work, done)
         elif isinstance(work, (Draw, Again, Grant)):
-            out += self._demands.drawn(self._clients.get(work.peer), work, done)
+            out += self._demands.drawn(self.reception.clients.get(work.peer), work, done)
         elif isinstance(work, Update):
-            out += self._demands.rated(self._clients.get(work.peer), work, done)
+            out += self._demands.rated(self.reception.clients.get(work.peer), work, done)
         elif isinstance(work, Shelve):
             out += self._weights.shelved(work, done)
         return out
@@ -475,56 +365,30 @@ class Service:
         """Move time on: leases, heartbeats, allowances, and the end of the run."""
         self.refused.tick(now)
         self.rejected.tick(now)
-        if self.keyring is not None:
-            self.keyring.refused.tick(now)
-        for session in self.fleet.expired(now):
-            client = self._clients.get(session.peer)
-            self.watch.lost(session, now)
-            if session.role == m.SHARD:  # what its actors have under way comes when it is back
-                self._awaited.expect(account(session.id), now)
-            if client is not None:
-                self._end(client)
-            else:
-                self.fleet.forget(session)
-        patience = SILENT_HEARTBEATS * self._network.heartbeat_s
-        for client in self._clients.values():
-            client.silent = self.fleet.silent_s(client.session, now, patience) > patience
+        self.reception.tick(now)
         self.watch.observe(self.env_steps, self.totals.updates, now)
         self._awaited.tick(now)
         self.satellites.tick(now)
         self._demands.tick()
         self._weights.tick(now)
-        out = self._share(now, urgent=False) + self._credits.settle(self._clients.values())
-        for client in self._clients.values():
+        out = self._share(now, urgent=False) + self._credits.settle(self.reception.clients.values())
+        for client in self.reception.clients.values():
             if client.session.role != "observer" and now - client.state_at >= self._network.heartbeat_s:
                 out.append(self._state(client, now))
                 out.extend(self._credits.give(client, 1))
                 if self.phase == "done" or (self.pacing.finished and client.session.role == "learner"):
                     out.append((client.session.peer, [encode(m.Stop(True, "the run has reached its env steps and updates"))]))
-        return self._as_spoken(out)
-
-    def rekeyed(self, now: float) -> list[Out]:
-        """The keyring has changed: end the sessions whose key does not open them any more."""
-        out: list[Out] = []
-        for client in list(self._clients.values()):
-            session = client.session
-            if self.keyring is None or self.keyring.allows(session.user, session.role, session.id):
-                continue
-            self.refused.add(session.name, answers.REVOKED.reason)
-            self.watch.lost(session, now, answers.REVOKED.detail)
-            self._end(client)
-            out.append((session.peer, [encode(answers.REVOKED)]))
-        return out
+        return self.reception.as_spoken(out)
 
     def stop(self, reason: str) -> list[Out]:
         """Begin to end: no new sessions, every client is asked to leave."""
-        self.stopping = reason
-        return self._as_spoken([(peer, [encode(m.Stop(False, reason))]) for peer in self._clients])
+        self.reception.closed = reason
+        return self.reception.as_spoken([(peer, [encode(m.Stop(False, reason))]) for peer in self.reception.clients])
 
     def _share_soon(self, news: int, now: float) -> list[Out]:
         """Tell allowances after so much news, as often as pays: it costs more the more there are, and a tick tells all."""
         self._unshared += news
-        return self._share(now, urgent=True) if self._unshared * SHARED_BY >= len(self._clients) else []
+        return self._share(now, urgent=True) if self._unshared * SHARED_BY >= len(self.reception.clients) else []
 
     def _share(self, now: float, *, urgent: bool) -> list[Out]:
         """Tell actors their new allowance: all of them on a tick, those that are running out at once."""
@@ -536,7 +400,7 @@ class Service:
     def _allowed(self, allowances: Mapping[str, Allowance]) -> list[tuple[Client, Allowance]]:
         """Who has an account, and its allowance."""
         names: dict[str, Callable[[str], str]] = {"actor": str, m.SHARD: account}
-        having = [(c, names[c.session.role](c.session.id)) for c in self._clients.values() if c.session.role in names]
+        having = [(c, names[c.session.role](c.session.id)) for c in self.reception.clients.values() if c.session.role in names]
         return [(c, allowances[name]) for c, name in having if name in allowances]
 
     def _state(self, client: Client, now: float) -> Out:

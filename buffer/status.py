@@ -251,17 +251,17 @@ class Watch:
             "counters": {
                 **totals.counters,
                 "fenced": service.fleet.fenced,
-                "asked_to_greet": service.asked_to_greet,
+                "asked_to_greet": service.reception.asked_to_greet,
                 **{f"rejected_{k}": n for k, n in service.rejected.by_reason.items()},
                 **{f"refused_{k}": n for k, n in service.refused.by_reason.items()},
-                **{f"turned_away_{k}": n for k, n in (service.keyring.refused.by_reason if service.keyring else {}).items()},
+                **{f"turned_away_{k}": n for k, n in service.reception.turned_away.items()},
             },
             "rejected_of": service.rejected.by_peer,
             "refused_of": service.refused.by_peer,
             "sampling": totals.sampling,
             "compression": {what: asdict(traffic) for what, traffic in service.traffic.items()},
             "snapshots": service.backups.report() if service.backups is not None else None,
-            "security": service.security,
+            "security": service.reception.security,
             "memory": {**process_memory(), **(self._limits.report() if self._limits is not None else {})},
             "tasks": _tasks(),
             "waiting": self._waiting(service),
@@ -314,7 +314,7 @@ class Watch:
         warnings += [f"not written: {what}: {why}" for what, why in _not_written(service).items() if why]
         refused = sorted((reason, n) for reason, n in service.refused.by_reason.items() if reason.startswith("priority-"))
         warnings += [f"{n} messages with priorities refused: {reason}" for reason, n in refused]
-        warnings += _security(service.security)
+        warnings += _security(service.reception.security)
         for learner in service.fleet.sessions("learner"):
             report = told(learner)
             if report.get("not_saved"):

@@ -27,7 +27,7 @@ BOUNDS = (
     Mutant("every-long-message-has-a-turn", "buffer/credits.py", "if size > left:", "if size < 0:", CREDITS),
     Mutant(
         "a-turn-outlives-its-session",
-        "buffer/service.py",
+        "buffer/reception.py",
         "            self._credits.end(client)\n",
         "            pass\n",
         CREDITS,

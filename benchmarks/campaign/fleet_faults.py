@@ -46,7 +46,7 @@ FLEET = (
     Mutant(
         "allowances-of-all-after-each-block",
         "buffer/service.py",
-        " if self._unshared * SHARED_BY >= len(self._clients) else []",
+        " if self._unshared * SHARED_BY >= len(self.reception.clients) else []",
         "",
         SERVICE,
     ),
@@ -88,12 +88,14 @@ FLEET = (
     ),
     Mutant(
         "welcomes-that-no-disk-took",
-        "buffer/service.py",
+        "buffer/reception.py",
         "            if refused is None or session.kept:",
         "            if True:",
         DISK,
     ),
-    Mutant("who-is-kept-turned-away", "buffer/service.py", "if refused is None or session.kept:", "if refused is None:", DISK),
+    Mutant(
+        "who-is-kept-turned-away", "buffer/reception.py", "if refused is None or session.kept:", "if refused is None:", DISK
+    ),
     Mutant(
         "each-hello-written-by-itself",
         "buffer/epochs.py",

@@ -257,7 +257,7 @@ class BufferService:
         self._decoded(self._service.tick(self._now))
 
     def _say(self, peer: bytes, parts: Parts) -> list[m.Message]:
-        out = self._service.receive(peer, parts, self._now) + self._service.admit()
+        out = self._service.receive(peer, parts, self._now) + self._service.reception.admit()
         while work := self._service.take_work():
             out += self._service.finish(*self._worker.run(work), self._now)
         return self._decoded(out)

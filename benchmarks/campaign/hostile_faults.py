@@ -44,7 +44,7 @@ INPUT = (
     Mutant("counts-beyond-all", "common/wire/fields.py", "COUNT = 1 << 53", "COUNT = (1 << 64) - 1", HOSTILE),
     Mutant(
         "a-peer-is-many-clients",
-        "buffer/service.py",
+        "buffer/reception.py",
         "if known is not None and known.session.name != name_of(hello.role, hello.id):",
         "if known is not None and known.session.name == hello.id:",
         HOSTILE,
@@ -136,8 +136,8 @@ INPUT = (
     Mutant(
         "hello-first-in-the-newest-version",
         "buffer/service.py",
-        "self._turn_away(peer, answers.HELLO_FIRST, version_of(parts[0]))",
-        "self._turn_away(peer, answers.HELLO_FIRST, m.PROTOCOL)",
+        "self.reception.ask_to_greet(peer, version_of(parts[0]))",
+        "self.reception.ask_to_greet(peer, m.PROTOCOL)",
         VERSIONS,
     ),
     Mutant("names-that-lead-out", "learner/checkpoint.py", '{"/", ".."}.intersection(parts)', "set()", FORGED),

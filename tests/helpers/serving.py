@@ -50,7 +50,7 @@ class Buffer:
         return self.raw(peer, [encode(message), *frames])
 
     def raw(self, peer, parts):
-        out = self.service.receive(peer, parts, self.now, self.users.get(peer, "")) + self.service.admit()
+        out = self.service.receive(peer, parts, self.now, self.users.get(peer, "")) + self.service.reception.admit()
         while work := self.service.take_work():
             out += self.service.finish(*self.worker.run(work), self.now)
         return [(to, decode(parts[0]), list(parts[1:])) for to, parts in out]

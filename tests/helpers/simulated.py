@@ -227,7 +227,7 @@ class Run:
         return self.service.phase
 
     def _say(self, peer: bytes, parts: list) -> None:
-        self._deliver(self.service.receive(peer, parts, self.now) + self.service.admit())
+        self._deliver(self.service.receive(peer, parts, self.now) + self.service.reception.admit())
         self._work()
 
     def _work(self) -> None:

@@ -46,7 +46,7 @@ class Sender:
 
 def held(buffer):
     """Bytes that are under way, over all sessions."""
-    return sum(c.queued + c.joiner.held for c in buffer.service._clients.values())
+    return sum(c.queued + c.joiner.held for c in buffer.service.reception.clients.values())
 
 
 def run(buffer, senders, *, work=True, rounds=2000):
@@ -108,12 +108,12 @@ def test_a_message_that_is_begun_anew_goes_behind_those_who_wait(small):
     greedy, other = Sender(small, b"a", "a"), Sender(small, b"b", "b")
     greedy.step()
     other.step()
-    assert small.service._clients[b"a"].turn
-    assert not small.service._clients[b"b"].turn
+    assert small.service.reception.clients[b"a"].turn
+    assert not small.service.reception.clients[b"b"].turn
     small.raw(b"a", [encode(m.Fragment(0, 40, MESSAGE)), bytes(16)])
     small.tick(0.05)
-    assert not small.service._clients[b"a"].turn
-    assert small.service._clients[b"b"].turn
+    assert not small.service.reception.clients[b"a"].turn
+    assert small.service.reception.clients[b"b"].turn
 
 
 def test_heartbeats_earn_no_credit(small):
@@ -147,7 +147,7 @@ def test_who_only_looks_sends_nothing_in_parts(small):
     small.say(b"O", m.Hello(1, "observer", "o", b"3", "host", 9))
     small.raw(b"O", [encode(m.Fragment(0, 2, 64)), bytes(32)])
     assert small.service.refused.by_reason["direction"] == 1
-    assert np.sum([c.joiner.held for c in small.service._clients.values()]) == 0
+    assert np.sum([c.joiner.held for c in small.service.reception.clients.values()]) == 0
 
 
 def test_a_buffer_that_gets_no_more_memory_ends_and_does_not_go_on_with_a_part_of_it(small, monkeypatch):

@@ -79,7 +79,7 @@ def test_of_many_who_come_at_once_those_wait_that_the_disk_does_not_take_and_the
         return buffer.service.receive(peer, [encode(m.Hello(1, role, identity, incarnation, "host", 7, spec))], buffer.now)
 
     def welcomed():
-        return {to: type(decode(parts[0])) for to, parts in reversed(buffer.service.admit())}
+        return {to: type(decode(parts[0])) for to, parts in reversed(buffer.service.reception.admit())}
 
     disk.full = True
     came = [hello(b"A", "a", b"1"), hello(b"B", "b", b"2"), hello(b"B", "b", b"2"), hello(b"O", "o", b"3", "observer")]
@@ -93,7 +93,7 @@ def test_of_many_who_come_at_once_those_wait_that_the_disk_does_not_take_and_the
     assert synced == []
     assert welcomed() == {b"B": m.Welcome, b"L": m.Welcome}
     assert len([path for path in synced if path.endswith("epochs.tmp")]) == 1
-    assert buffer.service.admit() == []
+    assert buffer.service.reception.admit() == []
 
 
 def weights(step):

@@ -34,12 +34,15 @@ def check_refused(buffer, parts, name):
     before, refused = rows(buffer), buffer.service.refused
     buffer.now += NETWORK.heartbeat_s  # of the answers to garbage there is only so much in one
     for peer, who in ((b"M", "actor/m"), (b"X", "strangers")):
-        told, asked = (refused.by_reason.total(), sum(refused.by_peer.get(who, {}).values())), buffer.service.asked_to_greet
+        told, asked = (
+            (refused.by_reason.total(), sum(refused.by_peer.get(who, {}).values())),
+            buffer.service.reception.asked_to_greet,
+        )
         answers = [(to, kind) for to, kind, _ in buffer.raw(peer, list(parts)) if type(kind) not in HARMLESS]
         assert {to for to, _ in answers} <= {peer}, name
         assert m.Ack not in [type(kind) for _, kind in answers], name
         greets = any(isinstance(kind, m.Refused) and kind.reason == "hello-first" for _, kind in answers)
-        assert buffer.service.asked_to_greet == asked + greets, name
+        assert buffer.service.reception.asked_to_greet == asked + greets, name
         counted = refused.by_reason.total(), sum(refused.by_peer.get(who, {}).values())
         assert counted == (told[0] + (not greets), told[1] + (not greets)), name
         if peer == b"M":

@@ -23,8 +23,8 @@ def keys(*without):
 @pytest.fixture
 def buffer(tmp_path):
     made = Buffer(tmp_path)
-    made.service.keyring = Keyring(b"here")
-    made.service.keyring.replace(keys(), [])
+    made.service.reception.keyring = Keyring(b"here")
+    made.service.reception.keyring.replace(keys(), [])
     made.users = dict(HALVES)
     return made
 
@@ -93,8 +93,8 @@ def test_a_revoked_key_ends_its_session_at_once_and_no_other(buffer):
     buffer.actor(b"A", "a")
     hello(buffer, b"L", "learner", "l")
     buffer.block(b"A", 1, 0, 1, 2, 3)
-    buffer.service.keyring.replace(keys(b"A"), [])
-    ((to, parts),) = buffer.service.rekeyed(buffer.now)
+    buffer.service.reception.keyring.replace(keys(b"A"), [])
+    ((to, parts),) = buffer.service.reception.rekeyed(buffer.now)
     assert to == b"A"
     assert decode(parts[0]) == m.Refused("key-revoked", "its key was revoked", 0.0)
     assert buffer.block(b"A", 5, 4, 5) == []
@@ -102,23 +102,23 @@ def test_a_revoked_key_ends_its_session_at_once_and_no_other(buffer):
     assert buffer.status()["actors"] == []
     assert buffer.service.refused.by_reason == {"key-revoked": 2}
     assert "actor/a has not come back: its key was revoked" in buffer.status()["warnings"]
-    assert buffer.service.rekeyed(buffer.now) == []
+    assert buffer.service.reception.rekeyed(buffer.now) == []
     assert kinds(buffer.say(b"L", m.WeightsGet(0, 0, 0, 1))) != []
 
 
 def test_a_key_that_changes_its_role_or_owner_ends_what_it_opened(buffer):
     buffer.actor(b"A", "a")
     hello(buffer, b"L", "learner", "l")
-    buffer.service.keyring.replace([Key("b", "actor", HALVES[b"A"]), Key("learner", "operator", HALVES[b"L"])], [])
-    assert sorted(to for to, _ in buffer.service.rekeyed(buffer.now)) == [b"A", b"L"]
+    buffer.service.reception.keyring.replace([Key("b", "actor", HALVES[b"A"]), Key("learner", "operator", HALVES[b"L"])], [])
+    assert sorted(to for to, _ in buffer.service.reception.rekeyed(buffer.now)) == [b"A", b"L"]
 
 
 def test_a_new_key_of_an_actor_takes_up_where_the_old_one_was(buffer):
     buffer.actor(b"A", "a")
     buffer.block(b"A", 1, 0, 1, 2, 3)
     both = [*keys(), Key("a", "actor", new := new_pair()[0])]
-    buffer.service.keyring.replace(both, [])
-    assert buffer.service.rekeyed(buffer.now) == []
+    buffer.service.reception.keyring.replace(both, [])
+    assert buffer.service.reception.rekeyed(buffer.now) == []
     buffer.users[b"N"] = new
     buffer.say(b"A", m.Goodbye(False))
     welcome = first(buffer.actor(b"N", "a", incarnation=b"next"), m.Welcome)
@@ -133,13 +133,13 @@ def test_without_keys_the_status_says_what_keeps_strangers_out(tmp_path):
 
 def test_an_insecure_buffer_says_so_for_as_long_as_it_runs(tmp_path, monkeypatch):
     buffer = Buffer(tmp_path)
-    monkeypatch.setattr(buffer.service, "_network", replace(buffer.service._network, insecure=True))
+    monkeypatch.setattr(buffer.service.reception, "_network", replace(buffer.service.reception._network, insecure=True))
     assert buffer.status()["security"] == {"mode": "insecure"}
     assert "network.insecure: anybody who reaches the port may read, write and publish" in buffer.status()["warnings"]
 
 
 def test_what_was_turned_away_stands_in_the_status(buffer):
-    buffer.service.keyring.admit([b"1.0", b"1", b"here", b"10.0.0.9", b"", b"NULL"])
+    buffer.service.reception.keyring.admit([b"1.0", b"1", b"here", b"10.0.0.9", b"", b"NULL"])
     status = buffer.status()
     assert status["counters"]["turned_away_key-none"] == 1
     assert status["security"]["turned_away"] == {"10.0.0.9": {"key-none": 1}}

@@ -34,7 +34,7 @@ def said(out, peer):
 
 
 def exchange(buffer, peer, *parts):
-    out = buffer.service.receive(peer, list(parts), buffer.now) + buffer.service.admit()
+    out = buffer.service.receive(peer, list(parts), buffer.now) + buffer.service.reception.admit()
     while work := buffer.service.take_work():
         out += buffer.service.finish(*buffer.worker.run(work), buffer.now)
     return said(out, peer)
