@@ -62,6 +62,7 @@ class Assembler:
     def __init__(self, spec: TransitionSpec, limit: int = MAX_WAITING, rate: Rate | None = None) -> None:
         self._spec, self._rate, self._chunks = spec, rate, spec.kind == "chunk"
         actions = {"action": (spec.action.shape[-1:] if self._chunks else spec.action.shape, "<f4")}
+        self._action_shape = actions["action"][0]
         self._keeps = self._chunks or spec.planned  # decisions
         if self._keeps:
             actions["decided"] = (spec.action.shape, "<f4")
@@ -69,7 +70,6 @@ class Assembler:
             actions["latent"] = ((spec.latent,), "<f4")
         self._steps = Tape({name: ((), dtype) for name, dtype in _SCALARS.items()} | actions, limit)
         self._frames = Tape({o.key: (o.shape, o.dtype) for o in spec.obs}, 2 * limit + spec.stack)
-        self._keys = [o.key for o in spec.obs]
         self._episode = 0
         self._task = 0
         self._running = False
@@ -99,10 +99,16 @@ class Assembler:
         return self._chunks and begun and self._steps.end - self._begun < self._spec.window
 
     def begin(self, episode: int, obs: Mapping[str, Array], task: int = 0) -> None:
-        """Start an episode of a task with its first observation (key -> ``(*shape)``, copied)."""
+        """Start an episode of a task with its first observation (key -> ``(*shape)``, copied).
+
+        Raises:
+            EnvError: one runs, or the observation is not as declared; so from :meth:`step`, which then has kept nothing.
+        """
         if self._running:
             raise EnvError(f"assembler: episode {episode} begins while episode {self._episode} runs; end or abort() that one")
-        self._first_frame = self._frames.append([obs[key] for key in self._keys])
+        if episode < 0:
+            raise EnvError(f"assembler: episode {episode}, expected 0 or more")
+        self._first_frame = self._frames.append(self._observed(obs))
         self._first_step = self._steps.end
         self._episode, self._task, self._t, self._running = episode, task, 0, True
 
@@ -145,6 +151,10 @@ class Assembler:
             raise EnvError(f"assembler: step {self._t} of episode {self._episode} needs a decision, a chunk of its own")
         if version is not self._version:
             self._version, self._stamp = version, (version.learner_hash, version.epoch, version.step)
+        for name, value, shape in (("action", action, self._action_shape), ("decided", decided, self._spec.action.shape)):
+            if value is not None and np.shape(value) != shape:
+                raise EnvError(f"assembler: {name}: {np.shape(value)}, declared {shape}")
+        observed = self._observed(next_obs)  # before the step is kept: both are, or neither
         frame, last = self._frames.end - 1, self._steps.end
         scalars = (
             reward,
@@ -164,12 +174,25 @@ class Assembler:
         plan: list[Any] = [0 if decided is None else decided] if self._keeps else []
         plan += [np.nan if latent is None else latent] if self._spec.latent else []
         self._steps.append((self._episode, self._t, self._task, *self._stamp, *scalars, action, *plan))
-        self._frames.append([next_obs[key] for key in self._keys])
+        self._frames.append(observed)
         self._t += 1
         if terminated or truncated:
             self._end(last)
         elif begins:
             self._ready = max(self._ready, last if self._chunks else last + 1 - self._spec.window)
+
+    def _observed(self, obs: Mapping[str, Array]) -> list[Array]:
+        """The declared observations, each of its shape, and of a dtype that becomes the declared one and means the same."""
+        values = []
+        for o in self._spec.obs:
+            if o.key not in obs:
+                raise EnvError(f"assembler: observation {o.key!r} is missing; there are {sorted(obs)}")
+            value = np.asarray(obs[o.key])
+            if value.shape != o.shape or not (value.dtype == o.dtype or np.can_cast(value.dtype, o.dtype, "same_kind")):
+                declared = f"{np.dtype(o.dtype)} {o.shape}"
+                raise EnvError(f"assembler: observation {o.key!r}: {value.dtype} {value.shape}, declared {declared}")
+            values.append(value)
+        return values
 
     def abort(self) -> None:
         """End the running episode, if any, at its last complete step, which becomes truncated; no observation is invented."""
@@ -265,4 +288,4 @@ class Assembler:
         used, offsets = np.unique(np.maximum(frames, step("first", ids)[:, None, None]), return_inverse=True)
         offsets = offsets.reshape(frames.shape)
         rows["obs"], rows["next_obs"] = offsets[:, 0], offsets[:, 1]
-        return Block(rows, {key: self._frames.column(key, used) for key in self._keys})
+        return Block(rows, {o.key: self._frames.column(o.key, used) for o in spec.obs})

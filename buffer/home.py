@@ -15,7 +15,7 @@ from headrace.buffer.pinned import Pinned
 from headrace.buffer.plain import PlainLayout
 from headrace.buffer.store import Store
 from headrace.common.config import load, replace
-from headrace.common.errors import PoolError, SpecError
+from headrace.common.errors import PoolDamaged, PoolError, SpecError
 from headrace.common.specs import TransitionSpec
 
 if TYPE_CHECKING:
@@ -138,5 +138,8 @@ def as_extra(plain: PlainLayout | None, pinned: Pinned | None) -> dict[str, Any]
 
 
 def as_layout(body: Mapping[str, Any]) -> PlainLayout | None:
-    """The plain form that a manifest or a state names with :func:`as_extra`."""
-    return None if body["plain"] is None else PlainLayout.from_list(body["plain"])
+    """The plain form that a manifest or a state names with :func:`as_extra`; :class:`PoolDamaged` where it is none."""
+    try:
+        return None if body["plain"] is None else PlainLayout.from_list(body["plain"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PoolDamaged(f"not the plain form of a pool: {type(error).__name__} {error}") from error

@@ -3,12 +3,12 @@
 A plain row is an ordinary row with two frames, its state and its next state. State arrays become observation keys (a nested
 dict gives one key per leaf). Whole numbers named ``task`` and ``source`` are the columns of that name, by which named sets
 choose. Every further array is an observation key of its own that holds the array's raw bytes in the state's frame, so that any
-dtype comes back bit for bit. Floating-point states, and all actions and rewards, are stored as float32.
+dtype comes back bit for bit. Floating-point states, and all actions and rewards, are stored as float32. What comes back is
+always what is stored: columns that labels, blocks and imports may change too have one dtype, which holds whatever those bring.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,19 +16,29 @@ from typing import Any
 import numpy as np
 
 from headrace.buffer.arguments import is_torch
+from headrace.buffer.plain_values import (
+    TORCH,
+    dtype_name,
+    from_numeric,
+    from_raw,
+    held,
+    is_float,
+    is_wide_float,
+    numeric,
+    of_same_library,
+    raw,
+    stored_as,
+)
 from headrace.common.batch import Batch
 from headrace.common.block import Block
-from headrace.common.errors import BlockRefused, PoolError, SpecError
-from headrace.common.rounding import first_changed
-from headrace.common.specs import FRAME_DTYPES, SOURCE_DEMO, ActionSpec, ObsSpec, TransitionSpec, differences
+from headrace.common.errors import BlockRefused, SpecError
+from headrace.common.specs import SOURCE_DEMO, ActionSpec, ObsSpec, TransitionSpec, differences
 
 Array = np.ndarray[Any, Any]
 ACTOR, STREAM = "local", 1  # identity of rows that come in through this face
 FRAMES = 2  # of one row: its state and its next state
 EXTRA = "extra/"  # prefix of the observation keys that hold further arrays
 TAGS = {"task": (1 << 32) - 1, "source": SOURCE_DEMO}  # whole numbers that are columns of their own, and their largest value
-RESERVED = ("ids", "weights", "sets")  # what a sampled batch may hold beside what was added
-_TORCH = "torch."
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class PlainField:
     Attributes:
         path: where it is in the nested dictionary.
         key: observation key that stores it; empty for what is a column of the row.
-        dtype: the caller's dtype, numpy's or ``torch.<name>``.
+        dtype: in which it comes back, numpy's or ``torch.<name>``; see :meth:`of`.
         shape: of one row.
     """
 
@@ -46,6 +56,18 @@ class PlainField:
     key: str
     dtype: str
     shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, path: tuple[str, ...], key: str, dtype: str, shape: tuple[int, ...]) -> PlainField:
+        """An array that came as ``dtype``, and comes back so, but for columns whose later values that may not hold.
+
+        Actions and rewards are float32 then, unless they came as wider floats, and whole numbers of :data:`TAGS` int64.
+        """
+        if not key and path[0] in TAGS:
+            dtype = of_same_library(dtype, "int64")
+        elif not key and path[0] in ("action", "reward") and not is_wide_float(dtype):
+            dtype = of_same_library(dtype, "float32")
+        return cls(path, key, dtype, shape)
 
     @property
     def name(self) -> str:
@@ -69,7 +91,7 @@ class PlainLayout:
         columns = {("action",), ("reward",), ("truncated",), ("terminated",) if ("terminated",) in flat else ("done",)}
         columns |= {(name,) for name in TAGS if (name,) in flat and _is_tag(flat[(name,)])}
         keys = {path: "" if path in columns else _key(path, bare) for path in flat}
-        layout = cls(tuple(PlainField(path, keys[path], _dtype_name(v), tuple(v.shape[1:])) for path, v in flat.items()))
+        layout = cls(tuple(PlainField.of(path, keys[path], dtype_name(v), tuple(v.shape[1:])) for path, v in flat.items()))
         if spec is not None:
             _fit(spec, layout.spec(flat))
         return layout
@@ -111,9 +133,9 @@ class PlainLayout:
             if field.key in obs:
                 raise SpecError(f"transitions: two arrays would be stored as {field.key!r}")
             if field.key.startswith(EXTRA):
-                obs[field.key] = ObsSpec(field.key, (_raw(flat[field.path]).shape[1],), "|u1")
+                obs[field.key] = ObsSpec(field.key, (raw(flat[field.path]).shape[1],), "|u1")
             else:
-                obs[field.key] = ObsSpec(field.key, field.shape, _numeric(flat[field.path], field.name).dtype.str)
+                obs[field.key] = ObsSpec(field.key, field.shape, numeric(flat[field.path], field.name).dtype.str)
         shape = self._field("action").shape
         shape = shape if len(shape) in (1, 2) else (int(np.prod(shape, dtype=np.int64)),)
         bound = (1.0,) * shape[-1]
@@ -133,8 +155,8 @@ class PlainLayout:
         rows = np.zeros(n, spec.row_dtype)
         rows["obs"][:, 0] = np.arange(n)
         rows["next_obs"][:, 0] = np.arange(n, 2 * n)
-        rows["action"] = _held(_numeric(values["action"], "action"), "action").reshape(n, *spec.action.shape)
-        rows["rewards"] = _held(_numeric(values["reward"], "reward"), "reward").reshape(n, spec.window)
+        rows["action"] = held(numeric(values["action"], "action"), "action").reshape(n, *spec.action.shape)
+        rows["rewards"] = held(numeric(values["reward"], "reward"), "reward").reshape(n, spec.window)
         rows["steps"] = self._steps(values, spec.window)
         rows["terminated"] = _flag(values, "terminated" if "terminated" in values else "done")
         if "done" in values and "terminated" in values:
@@ -149,11 +171,11 @@ class PlainLayout:
             if not field.key or field.path[0] == "next_state":
                 continue
             if field.key.startswith(EXTRA):
-                data = _raw(flat[field.path])
+                data = raw(flat[field.path])
                 frames[field.key] = np.concatenate([data, np.zeros_like(data)])
             else:
                 after = flat[("next_state", *field.path[1:])]
-                frames[field.key] = np.concatenate([_numeric(flat[field.path], field.name), _numeric(after, field.name)])
+                frames[field.key] = np.concatenate([numeric(flat[field.path], field.name), numeric(after, field.name)])
         return Block(rows, frames)
 
     def blamed(self, refused: BlockRefused, flat: Mapping[tuple[str, ...], Any]) -> BlockRefused:
@@ -162,7 +184,7 @@ class PlainLayout:
             if field.key.startswith(EXTRA):
                 continue
             with np.errstate(over="ignore"):
-                values = _numeric(flat[field.path], field.name).reshape(len(flat[field.path]), -1)
+                values = numeric(flat[field.path], field.name).reshape(len(flat[field.path]), -1)
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
                 row, place = bad[0]
@@ -178,11 +200,11 @@ class PlainLayout:
         for field in self.fields:
             shape = (len(batch), *field.shape)
             if field.key.startswith(EXTRA):
-                value = _from_raw(batch.obs[field.key], field.dtype, shape)
+                value = from_raw(batch.obs[field.key], field.dtype, shape)
             else:
                 source = batch.next_obs if field.path[0] == "next_state" else batch.obs
                 data = source[field.key] if field.key else columns[field.path[0]]
-                value = _from_numeric(data.reshape(shape), field.dtype)
+                value = from_numeric(data.reshape(shape), field.dtype)
             node = out
             for part in field.path[:-1]:
                 node = node.setdefault(part, {})
@@ -196,7 +218,19 @@ class PlainLayout:
     @classmethod
     def from_list(cls, data: list[dict[str, Any]]) -> PlainLayout:
         """Rebuild from :meth:`to_list`."""
-        return cls(tuple(PlainField(tuple(f["path"]), f["key"], f["dtype"], tuple(f["shape"])) for f in data))
+        return cls(tuple(PlainField.of(tuple(f["path"]), f["key"], f["dtype"], tuple(f["shape"])) for f in data))
+
+    def differences(self, other: PlainLayout) -> list[str]:
+        """What keeps rows of another form from coming back as what they are, ours first."""
+        ours, theirs = ({f.name: f for f in layout.fields} for layout in (self, other))
+        out = [f"{name}: {'is there' if name in ours else 'missing'}" for name in sorted(ours.keys() ^ theirs.keys())]
+        for name in sorted(ours.keys() & theirs.keys()):
+            mine, its = ours[name], theirs[name]
+            if mine.shape != its.shape:
+                out.append(f"{name}: {mine.shape} a row, {its.shape} a row")
+            elif (mine.key or its.key) and (mine.key != its.key or not _holds(mine, its.dtype)):
+                out.append(f"{name}: {mine.dtype}, {its.dtype}")
+        return out
 
     def _field(self, name: str) -> PlainField:
         return next(f for f in self.fields if f.name == name)
@@ -227,7 +261,7 @@ class PlainLayout:
         mask = values.get("response_mask")
         if window == 1 or mask is None or tuple(mask.shape[1:]) != (window,):
             return window
-        marked = _numeric(mask, "response_mask") != 0
+        marked = numeric(mask, "response_mask") != 0
         if (marked[:, 1:] & ~marked[:, :-1]).any() or not marked[:, 0].all():
             raise SpecError("transitions.response_mask: the marked steps must be the first ones, and at least one")
         return marked.sum(axis=1)
@@ -243,67 +277,24 @@ class PlainLayout:
             field = known[path]
             if tuple(value.shape[1:]) != field.shape:
                 raise SpecError(f"transitions.{field.name}: {tuple(value.shape[1:])} a row, the first batch had {field.shape}")
-            found = _dtype_name(value)
+            found = dtype_name(value)
             if field.key.startswith(EXTRA):
                 if found != field.dtype:
                     out[path] = _widened(value, field)
-            elif field.key and _stored_as(found) != _stored_as(field.dtype):
+            elif field.key and not _holds(field, found):
                 raise SpecError(f"transitions.{field.name}: {found}, the first batch had {field.dtype}; convert it to that")
         return out
 
 
-def flatten(transitions: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    """Path -> array (torch tensors detached and on the CPU), all with the same first axis, without rows whose ``valids`` is 0.
+def require_form(what: str, ours: PlainLayout | None, theirs: PlainLayout | None) -> None:
+    """Refuse rows of another plain form, which would come back as something else than they are.
 
     Raises:
-        SpecError: naming the array that is not one, or has another number of rows.
+        SpecError: naming each array that differs.
     """
-    if not isinstance(transitions, Mapping):
-        raise SpecError(f"transitions: {type(transitions).__name__}, expected a dictionary of arrays with rows first")
-    flat: dict[tuple[str, ...], Any] = {}
-    _walk(transitions, (), flat)
-    first = next(iter(flat.items()), None)
-    if first is None:
-        raise SpecError("transitions: empty")
-    for name in RESERVED:
-        if (name,) in flat:
-            raise SpecError(
-                f"transitions.{name}: belongs to a sampled batch and not to its rows; leave {', '.join(RESERVED)} out when rows"
-                " of a batch go in again, and give an array of your own another name"
-            )
-    for path, value in flat.items():
-        if not value.ndim or len(value) != len(first[1]):
-            raise SpecError(
-                f"transitions.{'/'.join(path)}: shape {tuple(value.shape)}, but {'/'.join(first[0])} has {len(first[1])} rows"
-            )
-    valids = flat.get(("valids",))
-    if valids is None or not len(valids):
-        return flat
-    keep = np.flatnonzero((_numeric(valids, "valids") != 0).reshape(len(valids), -1).any(axis=1))
-    return flat if len(keep) == len(valids) else {path: v[keep] for path, v in flat.items()}
-
-
-def _walk(node: Mapping[str, Any], path: tuple[str, ...], out: dict[tuple[str, ...], Any]) -> None:
-    for name, value in node.items():
-        here = (*path, str(name))
-        if isinstance(value, Mapping):
-            _walk(value, here, out)
-        elif is_torch(value):
-            if value.is_meta or "strided" not in str(value.layout):
-                raise SpecError(
-                    f"transitions.{'/'.join(here)}: a {value.layout} tensor on {value.device}, expected a dense one"
-                )
-            out[here] = value.detach().cpu()
-        else:
-            if np.ma.is_masked(value):
-                raise SpecError(f"transitions.{'/'.join(here)}: has masked values; fill them, or leave their rows out")
-            try:
-                array = np.asarray(value)
-            except (TypeError, ValueError) as error:
-                raise SpecError(f"transitions.{'/'.join(here)}: {type(value).__name__}, not one array: {error}") from error
-            if array.dtype.hasobject:
-                raise SpecError(f"transitions.{'/'.join(here)}: Python objects cannot be stored, got {type(value).__name__}")
-            out[here] = array
+    different = [] if ours is None or theirs is None else ours.differences(theirs)
+    if different:
+        raise SpecError(f"{what} has other plain dictionaries (the pool's first): {'; '.join(different)}")
 
 
 def _check_keys(flat: Mapping[tuple[str, ...], Any]) -> None:
@@ -318,6 +309,10 @@ def _check_keys(flat: Mapping[tuple[str, ...], Any]) -> None:
     state, after = ({p[1:]: v.shape[1:] for p, v in flat.items() if p[0] == root} for root in ("state", "next_state"))
     if not state or state != after:
         raise SpecError(f"transitions.next_state: {after}, expected the keys and shapes of state: {state}")
+    for path in [p for p in flat if p[0] == "state"]:
+        dtype, other = dtype_name(flat[path]), dtype_name(flat[("next_state", *path[1:])])
+        if stored_as(dtype) != stored_as(other):
+            raise SpecError(f"transitions.{'/'.join(('next_state', *path[1:]))}: {other}, but {'/'.join(path)} is {dtype}")
 
 
 def _fit(spec: TransitionSpec, derived: TransitionSpec) -> None:
@@ -353,13 +348,13 @@ def _stacked(spec: TransitionSpec, obs: ObsSpec) -> tuple[int, ...]:
 
 def _is_tag(value: Any) -> bool:
     """Whether the array holds one whole number a row."""
-    name = _dtype_name(value).removeprefix(_TORCH)
+    name = dtype_name(value).removeprefix(TORCH)
     return tuple(value.shape[1:]) in ((), (1,)) and (name.startswith(("int", "uint")) or name[1:2] in ("i", "u"))
 
 
 def _no_tag(name: str, value: Any, meant: str) -> SpecError:
     shape = tuple(value.shape[1:])
-    return SpecError(f"transitions.{name}: {_dtype_name(value)} {shape} a row, expected one whole number a row ({meant})")
+    return SpecError(f"transitions.{name}: {dtype_name(value)} {shape} a row, expected one whole number a row ({meant})")
 
 
 def _tag(value: Any, name: str) -> Array:
@@ -372,9 +367,9 @@ def _tag(value: Any, name: str) -> Array:
 
 def _widened(value: Any, field: PlainField) -> Any:
     """Texts or bytes that are shorter than those of the first batch, as wide as they were."""
-    first = None if field.dtype.startswith(_TORCH) else np.dtype(field.dtype)
+    first = None if field.dtype.startswith(TORCH) else np.dtype(field.dtype)
     if first is None or is_torch(value) or first.kind not in "US" or value.dtype.kind != first.kind:
-        raise SpecError(f"transitions.{field.name}: {_dtype_name(value)}, the first batch had {field.dtype}")
+        raise SpecError(f"transitions.{field.name}: {dtype_name(value)}, the first batch had {field.dtype}")
     if value.dtype.itemsize > first.itemsize:
         wide = f"{first.kind}{value.dtype.itemsize // (4 if first.kind == 'U' else 1)}"
         raise SpecError(
@@ -384,69 +379,18 @@ def _widened(value: Any, field: PlainField) -> Any:
     return value.astype(first)
 
 
-def _stored_as(dtype: str) -> str:
-    """What a state of this dtype is stored as: all floats alike."""
-    name = dtype.removeprefix(_TORCH)
-    return "float" if "float" in name or name[1:2] == "f" else dtype
-
-
-def _dtype_name(value: Any) -> str:
-    return str(value.dtype) if is_torch(value) else value.dtype.str
-
-
-def _numeric(value: Any, name: str) -> Array:
-    """The array as one of the dtypes that a frame may have: floats as float32, others unchanged."""
-    if is_torch(value):
-        value = (value.float() if value.is_floating_point() else value).numpy()
-    array: Array = np.asarray(value)
-    if array.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as that
-            return array.astype("<f4", copy=False)
-    if array.dtype.str not in FRAME_DTYPES:
-        raise SpecError(f"transitions.{name}: dtype {array.dtype} cannot be stored; expected floats or one of {FRAME_DTYPES}")
-    return array
-
-
-def _held(values: Array, name: str) -> Array:
-    """Numbers that float32 can hold, which they are about to become."""
-    changed = first_changed(values)
-    if changed:
-        raise SpecError(f"transitions.{name}: {changed}; scale it, or give it as floating point, which is rounded")
-    return values
+def _holds(field: PlainField, dtype: str) -> bool:
+    """Whether what came as ``dtype`` is the same in the dtype of the field: of floats, float32 holds what any is stored as."""
+    if dtype == field.dtype or field.key.startswith(EXTRA):
+        return dtype == field.dtype
+    return is_float(dtype) and is_wide_float(field.dtype)
 
 
 def _flag(values: Mapping[str, Any], name: str) -> Array:
-    flag = _numeric(values[name], name).reshape(len(values[name]), -1)
+    flag = numeric(values[name], name).reshape(len(values[name]), -1)
     if flag.shape[1] != 1:
         raise SpecError(f"transitions.{name}: expected one 0 or 1 a row, got {flag.shape[1]} values a row")
     wrong = np.flatnonzero((flag != 0) & (flag != 1))
     if len(wrong):
         raise SpecError(f"transitions.{name}: row {wrong[0]} holds {flag[wrong[0], 0]}, expected 0 or 1")
     return flag[:, 0]
-
-
-def _raw(value: Any) -> Array:
-    """``(n, bytes of one row)`` uint8."""
-    n = len(value)
-    if is_torch(value):
-        data: Array = value.contiguous().reshape(n, -1).view(sys.modules["torch"].uint8).numpy()
-        return data
-    return np.ascontiguousarray(value).reshape(n, -1).view("|u1")
-
-
-def _from_raw(data: Array, dtype: str, shape: tuple[int, ...]) -> Any:
-    if not dtype.startswith(_TORCH):
-        return data.view(dtype).reshape(shape)
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise PoolError(f"the pool holds {dtype} arrays; import torch before sampling them")
-    return torch.from_numpy(data).view(getattr(torch, dtype[len(_TORCH) :])).reshape(shape)
-
-
-def _from_numeric(data: Array, dtype: str) -> Any:
-    if not dtype.startswith(_TORCH):
-        return np.ascontiguousarray(data).astype(dtype, copy=False)
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return np.ascontiguousarray(data)
-    return torch.from_numpy(np.ascontiguousarray(data)).to(getattr(torch, dtype[len(_TORCH) :]))

@@ -14,11 +14,12 @@ from headrace.buffer.arguments import directory, instance, numbers, real, whole,
 from headrace.buffer.capture import Capture
 from headrace.buffer.config import PoolConfig, SamplingConfig
 from headrace.buffer.contents import Contents
+from headrace.buffer.flat import flatten
 from headrace.buffer.home import Home, as_extra, as_layout
 from headrace.buffer.ledger import Ledger
 from headrace.buffer.past import as_past
 from headrace.buffer.pinned import DemoCapture, Origin, Pinned, require_same
-from headrace.buffer.plain import ACTOR, FRAMES, STREAM, PlainLayout, flatten
+from headrace.buffer.plain import ACTOR, FRAMES, STREAM, PlainLayout, require_form
 from headrace.buffer.returns import Returns
 from headrace.buffer.ring import geometry
 from headrace.buffer.row_pool import NoneType, RowPool
@@ -71,7 +72,8 @@ class SACReplayPool(RowPool):
         demos: SACReplayPool | Pinned | None = None,
         return_gamma: float | None = None,
     ) -> None:
-        capacity, path = whole("capacity", capacity), None if path is None else directory("path", path)
+        capacity = whole("capacity", capacity)
+        path = None if path is None else directory("path", path).absolute()  # wherever the process goes later
         for name, given, kind in (
             ("spec", spec, TransitionSpec),
             ("config", config, PoolConfig),
@@ -94,10 +96,10 @@ class SACReplayPool(RowPool):
             if self._pinned is not None:
                 way.check_pinned()
             if found is not None:
-                self.config, self._plain = found.config, found.plain
+                self.config, self._plain = found.config, self._checked(found.plain)
                 self._hold(found.store)
             elif self._pinned is not None:
-                self._plain = self._pinned.plain
+                self._plain = self._checked(self._pinned.plain)
                 self._create(spec or self._pinned.spec, self._plain)
             elif spec is not None:
                 self._create(spec)
@@ -172,6 +174,12 @@ class SACReplayPool(RowPool):
             if self._home.path is None and self._staging is None:
                 self._staging = Staging.of(layout, store.segment)
 
+    def _checked(self, layout: PlainLayout | None) -> PlainLayout | None:
+        """A form of plain dictionaries from which the declared sets can choose; :class:`SpecError` for any other."""
+        if layout is not None and self._sampling.config.by_task:
+            layout.require_task()
+        return layout
+
     def _check_first(self, block: Block, spec: TransitionSpec, priorities: Array | None) -> None:
         """Refuse what :meth:`insert` would, before the form of the pool is fixed by it."""
         block.check(spec)
@@ -184,8 +192,7 @@ class SACReplayPool(RowPool):
 
     def _first_layout(self, flat: Mapping[tuple[str, ...], Any]) -> PlainLayout:
         layout = PlainLayout.of_batch(flat, self.spec)
-        if self._sampling.config.by_task:
-            layout.require_task()
+        self._checked(layout)
         sizes = geometry(self.spec or layout.spec(flat), self.config)
         if sizes.rows_of(FRAMES) < self.config.capacity:
             _log.warning(
@@ -209,7 +216,11 @@ class SACReplayPool(RowPool):
             return out if batch.sets is None else {**out, "sets": batch.sets}
 
     def insert_and_resample(self, new_data: Mapping[str, Any], batch_size: int) -> dict[str, Any]:
-        """:meth:`add_batch`, then :meth:`sample_batch`, with nothing of another thread in between."""
+        """:meth:`add_batch`, then :meth:`sample_batch`, with nothing of another thread in between.
+
+        Raises:
+            PoolTooSmall: also when the new rows, which are in, do not make the batch full; do not add them again.
+        """
         batch_size = whole("batch_size", batch_size, 1)  # before the rows are in
         with self._lock:
             self.add_batch(new_data)
@@ -281,7 +292,7 @@ class SACReplayPool(RowPool):
             self._check_not_closed()
             spec = self.spec or TransitionSpec.from_dict(state["spec"])
             contents = Contents.of_snapshot(spec, body, arrays)
-            self._restore(spec, contents, self._plain or as_layout(state))
+            self._restore(spec, contents, as_layout(state))
 
     @classmethod
     def from_path(
@@ -331,10 +342,7 @@ class SACReplayPool(RowPool):
                 raise wrong("body", body, f"a mapping with {name}, such as a manifest")
         config = load(PoolConfig, body["config"], "pool")
         spec = TransitionSpec.from_dict(body["spec"])
-        try:
-            plain = as_layout(body)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise PoolDamaged(f"not the plain form of a pool: {type(error).__name__} {error}") from error
+        plain = as_layout(body)
         pool = cls(config.capacity if capacity is None else capacity, path=path, config=config, rng=rng)
         try:
             pool._plain = plain
@@ -386,7 +394,6 @@ class SACReplayPool(RowPool):
                 told = state.get("returns") if self._returns is not None else None
                 if told is not None:
                     Returns.check_state(told)
-                plain = plain if self._store is None else self._plain or plain
                 contents = Contents.of_snapshot(self.spec or spec, state, state["arrays"])
                 self._restore(spec, contents, plain)
                 self._sampling.set_state(state["sampler"])
@@ -395,8 +402,10 @@ class SACReplayPool(RowPool):
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise PoolDamaged(f"not the state of a pool: {type(error).__name__} {error}") from error
 
-    def _restore(self, spec: TransitionSpec, contents: Contents, plain: PlainLayout | None) -> None:
+    def _restore(self, spec: TransitionSpec, contents: Contents, theirs: PlainLayout | None) -> None:
         self._home.require_ours()
+        require_form("what is loaded", self._plain, theirs)
+        plain = self._plain or self._checked(theirs)
         contents.require_sound(spec)
         Ledger(self.config.max_actors).require(len(contents.entries))
         store, self._plain = self._store or self._create(spec, plain), plain

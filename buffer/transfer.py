@@ -18,7 +18,9 @@ import numpy as np
 from headrace.buffer import about
 from headrace.buffer.arguments import directory, instance, wrong
 from headrace.buffer.config import PoolConfig
+from headrace.buffer.home import as_layout
 from headrace.buffer.ledger import MAX_NAME_BYTES, MAX_STREAM, STREAMS_PER_ACTOR
+from headrace.buffer.plain import require_form
 from headrace.buffer.pool import SACReplayPool
 from headrace.buffer.ring import geometry
 from headrace.buffer.shards import ShardReader, ShardWriter
@@ -198,6 +200,7 @@ def import_pool(
     different = pool.spec.differences(reader.spec)
     if different:
         raise SpecError(f"{source} holds rows of another spec (the pool's first): {'; '.join(different)}")
+    require_form(str(source), as_layout(pool.made_of()), as_layout(reader.body))
     meter = _Meter(2 * reader.rows, progress)
     underway = Underway(pool.info()["path"], fingerprint(reader.body), str(source))
     streams, known = _check(reader, meter, _last_seq(pool, underway.names))

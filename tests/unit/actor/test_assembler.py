@@ -207,6 +207,45 @@ def test_calls_out_of_order_are_refused():
             assembler.step(np.zeros(1), 0.0, False, False, frame(0, t + 1), version=VERSION)
 
 
+WRONG = {
+    "observation 'obs': float64 (3,), declared float32 (2,)": ({"obs": np.zeros(3)}, np.zeros(1)),
+    "observation 'obs': float64 (), declared float32 (2,)": ({"obs": 1.0}, np.zeros(1)),
+    "observation 'obs' is missing; there are ['pose']": ({"pose": np.zeros(2)}, np.zeros(1)),
+    "observation 'obs': <U1 (2,), declared float32 (2,)": ({"obs": np.array(["a", "b"])}, np.zeros(1)),
+    "action: (), declared (1,)": (frame(0, 2), 0.5),
+    "action: (2,), declared (1,)": (frame(0, 2), np.zeros(2)),
+}
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "aborts"])
+@pytest.mark.parametrize("why", WRONG)
+def test_a_step_that_is_refused_has_kept_nothing(why, goes_on):
+    """Whoever goes on after it, or aborts, has the rows of the steps that were taken."""
+    assembler, (obs, action) = Assembler(spec_for()), WRONG[why]
+    assembler.begin(0, frame(0, 0))
+    assembler.step(np.zeros(1), 0.0, False, False, frame(0, 1), version=VERSION)
+    with pytest.raises(EnvError) as refused:
+        assembler.step(action, 1.0, False, False, obs, version=VERSION)
+    assert str(refused.value) == f"assembler: {why}"
+    assert assembler.check_valid() == (True, "")
+    if goes_on:
+        assembler.step(np.array([0.01]), 1.0, True, False, frame(0, 2), version=VERSION)
+    else:
+        assembler.abort()
+    assembler.begin(1, frame(1, 0))
+    assembler.step(np.zeros(1), 0.0, True, False, frame(1, 1), version=VERSION)
+    episodes = [(2, "terminated") if goes_on else (1, "crash"), (1, "terminated")]
+    assert seen([assembler.take(10)]) == table(episodes, 1, 1)
+
+
+def test_pictures_are_not_made_of_numbers_that_are_none():
+    camera = TransitionSpec((ObsSpec("camera", (2, 2, 3), "|u1"),), ActionSpec((1,), (-1.0,), (1.0,)))
+    with pytest.raises(EnvError, match=r"observation 'camera': float32 \(2, 2, 3\), declared uint8 \(2, 2, 3\)"):
+        Assembler(camera).begin(0, {"camera": np.full((2, 2, 3), 0.5, np.float32)})
+    with pytest.raises(EnvError, match="episode -1, expected 0 or more"):
+        Assembler(camera).begin(-1, {"camera": np.zeros((2, 2, 3), np.uint8)})
+
+
 def test_state_carries_the_rows_that_wait():
     whole, first, second = (Assembler(spec_for(3, 2)) for _ in range(3))
     for assembler in (whole, first):
