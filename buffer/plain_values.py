@@ -13,6 +13,7 @@ from headrace.common.rounding import first_changed
 from headrace.common.specs import FRAME_DTYPES
 
 Array = np.ndarray[Any, Any]
+_STORED = ", ".join(np.dtype(name).name for name in FRAME_DTYPES)
 TORCH = "torch."  # before the name of a dtype of that library
 
 
@@ -52,7 +53,7 @@ def numeric(value: Any, name: str) -> Array:
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as that
             return array.astype("<f4", copy=False)
     if array.dtype.str not in FRAME_DTYPES:
-        raise SpecError(f"transitions.{name}: dtype {array.dtype} cannot be stored; expected floats or one of {FRAME_DTYPES}")
+        raise SpecError(f"transitions.{name}: dtype {array.dtype} cannot be stored; expected floats or one of {_STORED}")
     return array
 
 

@@ -13,6 +13,7 @@ from campaign.deciding_faults import DECIDING
 from campaign.drawing_faults import DRAWING
 from campaign.fleet_faults import FLEET
 from campaign.flow_faults import PATHS
+from campaign.form_faults import FORMS
 from campaign.hostile_faults import INPUT
 from campaign.hosts_faults import HOSTS
 from campaign.judging_faults import JUDGING
@@ -47,6 +48,7 @@ MUTANTS = {
         *DECIDING,
         *DRAWING,
         *FLEET,
+        *FORMS,
         *FROM_DATA,
         *HOSTS,
         *INPUT,

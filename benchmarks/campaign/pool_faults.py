@@ -341,7 +341,7 @@ POOL = (
     ),
     planted("room-is-counted-in-rows", "ring", "frames * self.max_rows) // frames)", "self.max_rows))", "plain"),
     planted("blocks-longer-than-a-commit", "config", "if self.min_block_rows > self.max_block_rows:", "if False:", "ring"),
-    planted("plain-whole-numbers-change", "plain", "    if changed:\n", "    if False:\n", "plain"),
+    planted("plain-whole-numbers-change", "plain_values", "    if changed:\n", "    if False:\n", "plain"),
     planted("amended-whole-numbers-change", "row_pool", "        if changed:\n", "        if False:\n", "labels"),
     planted("removed-pool-is-in-the-way", "generations", "file.write(_NO_ROWS)", "pass", "generations"),
     planted(
@@ -368,7 +368,7 @@ POOL = (
     planted("fork-while-a-lock-is-taken", "forks", "        lock.acquire()\n", "        pass\n", "home"),
     planted("child-is-told-of-itself", "lock", "if holder == self._pid:", "if holder is not None:", "home"),
     planted("source-in-words-kept-aside", "plain", 'if ("source",) in flat and not', "if False and not", "plain"),
-    planted("task-in-words-beside-sets", "pool", "if self._sampling.config.by_task:", "if False:", "plain"),
+    planted("task-in-words-beside-sets", "pool", "layout is not None and self._sampling.config.by_task", "False", "plain"),
     planted("done-against-its-flags", "plain", 'if "done" in values and "terminated" in values:', "if False:", "plain"),
     planted(
         "unreadable-manifest-escapes", "manifest", "except OSError as error:", "except ProcessLookupError as error:", "manifest"
