@@ -244,7 +244,7 @@ def test_what_a_data_set_cannot_hold_is_refused_and_leaves_nothing(tmp_path):
         pool, assembler = SACReplayPool(9, spec=form), Assembler(form)
         assembler.begin(0, frame(0, 0, 0))
         for t in range(4):
-            seen = {**frame(0, 0, t), "camera": noise.integers(0, 256, (8, 6, 3))}
+            seen = {**frame(0, 0, t), "camera": noise.integers(0, 256, (8, 6, 3)).astype(np.uint8)}
             assembler.step([0, t], 0, t == 3, False, seen, version=NO_VERSION)
         pool.insert(assembler.take(9), "arm", 1, 1)
         return pool
