@@ -272,8 +272,8 @@ def test_what_a_data_set_cannot_hold_is_refused_and_leaves_nothing(tmp_path):
         assert list(tmp_path.iterdir()) == []
     odd = TransitionSpec((ObsSpec("camera", (7, 6, 3), "|u1"),), ActionSpec((2,), (-9.0, -9.0), (9.0, 9.0)))
     assembler = Assembler(odd)
-    assembler.begin(0, {"camera": np.zeros((7, 6, 3))})
-    assembler.step([0, 0], 0, True, False, {"camera": np.zeros((7, 6, 3))}, version=NO_VERSION)
+    assembler.begin(0, {"camera": np.zeros((7, 6, 3), np.uint8)})
+    assembler.step([0, 0], 0, True, False, {"camera": np.zeros((7, 6, 3), np.uint8)}, version=NO_VERSION)
     with SACReplayPool(9, spec=odd) as pool:
         pool.insert(assembler.take(9), "arm", 1, 1)
         with pytest.raises(PoolError, match="a video needs even sides"):
