@@ -2,41 +2,85 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import headrace
 from headrace.common.clock import MonotonicClock
-from headrace.common.errors import HeadraceError, SessionRefused
+from headrace.common.errors import DeadlineExceeded, HeadraceError, SessionRefused
 from headrace.common.wire.network import NetworkConfig, split_endpoint
 from headrace.launch import probe
 from headrace.launch.finding import BAD, GOOD, WARN, Finding
 
 SLOW_TRIP_S, CLOCK_S = 0.1, 1.0
+NEW_KEY = "where the key is revoked or of another directory, bring the secret of this run (docs/security.md)"
 
 
-def examine(call: probe.Call, network: NetworkConfig, judge: Callable[[probe.Told], Iterable[Finding]]) -> Iterator[Finding]:
-    """Dial, be let in, measure and leave; ``judge`` says what the figures mean."""
-    parts = split_endpoint(call.endpoint)
+def examine(
+    calls: Sequence[probe.Call], network: NetworkConfig, judge: Callable[[probe.Told], Iterable[Finding]]
+) -> Iterator[Finding]:
+    """Dial the one endpoint of ``calls``, all of them be let in, measure by the first one that is, and leave.
+
+    All are there at the same time: whoever notes who has come misses none, and those who get no answer wait together.
+    ``judge`` says what the figures mean.
+    """
+    parts = split_endpoint(calls[0].endpoint)
     if parts.scheme == "tcp" and parts.port == 0:
-        yield Finding("buffer", WARN, f"{call.endpoint} is no place to dial", "say where: --connect tcp://HOST:PORT")
+        yield Finding("buffer", WARN, f"{calls[0].endpoint} is no place to dial", "say where: --connect tcp://HOST:PORT")
         return
     if parts.scheme == "tcp":
-        reached = reach(call.endpoint)
-        yield reached
+        reached = reach(calls[0].endpoint)
+        yield _named(reached, calls[0])
         if reached.verdict == BAD:
             return
+    with contextlib.ExitStack() as stack:
+        dialled = [_dial(call, network, stack) for call in calls]
+        admitted = []
+        for call, one in zip(calls, dialled, strict=True):
+            found = one if isinstance(one, Finding) else _session(one, network)
+            yield _named(found, call)
+            if found.verdict == GOOD and isinstance(one, probe.Probe):
+                admitted.append(one)
+        for one in admitted[:1]:
+            try:
+                told = one.measure()
+            except HeadraceError as error:
+                yield _named(Finding("session", BAD, str(error)), one.call)
+            else:
+                yield from (_named(found, one.call) for found in judge(told))
+
+
+def _named(found: Finding, call: probe.Call) -> Finding:
+    return replace(found, what=f"{call.name} {found.what}".lstrip())
+
+
+def _dial(call: probe.Call, network: NetworkConfig, stack: contextlib.ExitStack) -> probe.Probe | Finding:
+    """Begin a session that ``stack`` ends; or what keeps it from being begun."""
     try:
-        told = probe.probe(call, network, MonotonicClock())
-    except SessionRefused as error:
-        yield Finding("session", BAD, str(error), "what is said after the colon has to change on one of the two sides")
-        return
+        return stack.enter_context(contextlib.closing(probe.Probe(call, network, MonotonicClock())))
     except HeadraceError as error:
-        yield Finding("session", BAD, str(error))
-        return
+        return Finding("session", BAD, str(error))
+
+
+def _session(dialled: probe.Probe, network: NetworkConfig) -> Finding:
+    """Whether the role is let in by its own key."""
+    call = dialled.call
+    try:
+        dialled.wait()
+    except SessionRefused as error:
+        if error.reason == "held":
+            advice = f"the doctor is for before a start: stop {call.identity} to have its link measured"
+            return Finding("session", WARN, f"{call.identity} is in a run now: {error}", advice)
+        return Finding("session", BAD, str(error), "what is said after the colon has to change on one of the two sides")
+    except DeadlineExceeded as error:
+        key = f": compare with `headrace keys list` there; {NEW_KEY}" if network.keys else ""
+        return Finding("session", BAD, str(error), f"somebody listens there, who does not answer to {call.identity}{key}")
+    except HeadraceError as error:
+        return Finding("session", BAD, str(error))
     whole = "" if call.spec is None else ", and its spec is the run's"
-    yield Finding("session", GOOD, f"{call.identity} is let in{whole}")
-    yield from judge(told)
+    return Finding("session", GOOD, f"{call.identity} is let in{whole}")
 
 
 def reach(endpoint: str) -> Finding:

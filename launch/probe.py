@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace.common.clock import Clock
-from headrace.common.errors import DeadlineExceeded, WireError
+from headrace.common.errors import DeadlineExceeded, SessionRefused, WireError
 from headrace.common.specs import TransitionSpec
 from headrace.common.wire import messages as m
 from headrace.common.wire.codec import Frame, Parts, encode, take_object
@@ -31,6 +31,7 @@ class Call:
         identity: its id.
         spec: of the rows that it would send; none for who sends none.
         robot: whether it is one.
+        name: of the process that it stands for, where there are several; empty: there is one.
     """
 
     endpoint: str
@@ -38,6 +39,7 @@ class Call:
     identity: str
     spec: TransitionSpec | None
     robot: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Told:
     bytes_s: float
 
 
-class Probe:
+class _Asker:
     """The role of a link that only asks ``about``, some of it with a filler."""
 
     def __init__(self) -> None:
@@ -95,36 +97,67 @@ class Probe:
         return 0, 0
 
 
-def probe(call: Call, network: NetworkConfig, clock: Clock) -> Told:
-    """Say hello as ``call`` says, ask, measure, and leave.
+class Probe:
+    """The session of one call, from its making to :meth:`close`; several may be under way at the same time.
+
+    Attributes:
+        call: who dials whom.
 
     Raises:
-        SessionRefused: the buffer does not let this role in: its spec, its id, its key.
-        DeadlineExceeded: no session, or no answer, within 10 s.
         ConfigError: the endpoint is none, or needs a key that is not here.
     """
-    role = Probe()
-    spec = None if call.spec is None else call.spec.to_dict()
-    link = Link(new_hello(call.role, call.identity, spec=spec, robot=call.robot), role, call.endpoint, network, clock)
-    link.start()
-    try:
-        link.wait_welcome(WAIT_S)
+
+    def __init__(self, call: Call, network: NetworkConfig, clock: Clock) -> None:
+        self.call, self._network, self._clock = call, network, clock
+        self._asker = _Asker()
+        spec = None if call.spec is None else call.spec.to_dict()
+        hello = new_hello(call.role, call.identity, spec=spec, robot=call.robot)
+        self._link = Link(hello, self._asker, call.endpoint, network, clock)
+        self._end = clock.now() + WAIT_S
+        self._link.start()
+
+    def wait(self) -> None:
+        """Wait to be let in, until 10 s after the making.
+
+        Raises:
+            SessionRefused: the buffer does not let this role in: its spec, its id, its key. ``held``: the id is in use.
+            DeadlineExceeded: it gave no session in that time.
+        """
+        try:
+            self._link.wait_welcome(max(0.0, self._end - self._clock.now()))
+        except DeadlineExceeded:
+            session = self._link.session
+            if session.held:
+                raise SessionRefused("held", session.waiting) from None
+            raise DeadlineExceeded(f"no session within {WAIT_S:g} s: {session.waiting}") from None
+
+    def measure(self) -> Told:
+        """Ask, and find out what the link is good for.
+
+        Raises:
+            SessionRefused: the session was ended.
+            DeadlineExceeded: no answer within 10 s.
+        """
+        role, link = self._asker, self._link
         trips: list[float] = []
         offsets: list[float] = []
         for _ in range(ROUND_TRIPS):
             begun = time.time()
             role.ask()
             link.wake()
-            _wait(link, role, len(trips) + 1, clock)
+            _wait(link, role, len(trips) + 1, self._clock)
             heard, about = role.answers[-1]
             trips.append(heard - begun)
             offsets.append(float(about.get("at_s", heard)) - (begun + heard) / 2)
-        return Told(role.answers[-1][1], tuple(trips), offsets[int(np.argmin(trips))], _fill(link, role, network, clock))
-    finally:
-        link.close(m.Goodbye(False))
+        rate = _fill(link, role, self._network, self._clock)
+        return Told(role.answers[-1][1], tuple(trips), offsets[int(np.argmin(trips))], rate)
+
+    def close(self) -> None:
+        """Leave."""
+        self._link.close(m.Goodbye(False))
 
 
-def _fill(link: Link, role: Probe, network: NetworkConfig, clock: Clock) -> float:
+def _fill(link: Link, role: _Asker, network: NetworkConfig, clock: Clock) -> float:
     """Send for two seconds what cannot be compressed, a few messages ahead of their answers."""
     filler = np.random.default_rng(0).bytes(network.fragment_bytes // 2)
     begun, before, sent = clock.now(), len(role.answers), 0
@@ -140,7 +173,7 @@ def _fill(link: Link, role: Probe, network: NetworkConfig, clock: Clock) -> floa
     return sent * len(filler) / (clock.now() - begun)
 
 
-def _wait(link: Link, role: Probe, count: int, clock: Clock) -> None:
+def _wait(link: Link, role: _Asker, count: int, clock: Clock) -> None:
     end = clock.now() + WAIT_S
     while len(role.answers) < count:
         link.check()

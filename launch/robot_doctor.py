@@ -102,7 +102,7 @@ def _realtime(config: RunConfig) -> Iterator[Finding]:
 def _link(config: RunConfig, spec: TransitionSpec, endpoint: str, identity: str) -> Iterator[Finding]:
     needed = needed_bytes_s(config, spec)
     call = Call(endpoint, "actor", identity, spec, robot=True)
-    return examine(call, config.network, lambda told: judge(told, needed, config.network))
+    return examine([call], config.network, lambda told: judge(told, needed, config.network))
 
 
 def judge(told: probe.Told, needed: float, network: NetworkConfig) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ HERE = "tests/unit/launch/cluster"
 TOPOLOGY, CHECKUP, RAY = ((f"{HERE}/test_{name}.py",) for name in ("topology", "checkup", "ray_job"))
 PLAN = f"{HERE}/test_plan.py::test_"
 ENDING = ("tests/unit/common/test_ending.py",)
+LINK = ("tests/unit/launch/test_link_doctor.py",)
 
 CLUSTER = (
     Mutant("loopback-dialled-by-others", "launch/cluster/topology.py", "is_loopback(endpoint) and others", "False", TOPOLOGY),
@@ -93,6 +94,16 @@ CLUSTER = (
     Mutant(
         "public-halves-not-looked-for", "launch/cluster/checkup.py", "        if missing:\n", "        if False:\n", CHECKUP
     ),
+    Mutant(
+        "one-role-calls-for-all-of-its-host",
+        "launch/cluster/checkup.py",
+        "        for start in starts\n        if start.kind != BUFFER\n",
+        "        for start in {start.kind: start for start in starts}.values()\n        if start.kind != BUFFER\n",
+        CHECKUP,
+    ),
+    Mutant("one-session-for-all-of-a-link", "launch/link_doctor.py", "for call in calls]", "for call in calls[:1]]", LINK),
+    Mutant("all-of-a-link-measure", "launch/link_doctor.py", "admitted[:1]", "admitted", LINK),
+    Mutant("a-run-that-goes-on-is-a-fault", "launch/link_doctor.py", 'if error.reason == "held":', "if False:", LINK),
     Mutant("a-learners-own-place-is-taken", "launch/cluster/checkup.py", 'RANK = "rank"', 'RANK = "learner"', CHECKUP),
     Mutant(
         "what-fails-again-is-repeated", "launch/cluster/ray_job.py", "if code in (USAGE, MUST_NOT_RESTART)", "if False", RAY

@@ -80,6 +80,11 @@ class ClientSession:
         """The hello met no connection: it is for the next tick at which there may be one."""
         self._hello_at = now + CONNECTING_S
 
+    @property
+    def held(self) -> bool:
+        """Whether another process has our id, as was said last."""
+        return self._held_since is not None
+
     def hello_in(self, now: float) -> float:
         """Seconds until the next hello, while there is no session."""
         return max(0.0, self._hello_at - now)

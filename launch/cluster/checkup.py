@@ -281,7 +281,7 @@ def _near(endpoint: str) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """A role whose link is tried, for all of its kind on its host, and the session that is opened for it."""
+    """A role whose link is tried, and the session that is opened for it."""
 
     start: Start
     role: str
@@ -289,19 +289,17 @@ class Call:
 
 
 def calls(starts: Sequence[Start]) -> list[Call]:
-    """The first role of each kind on each host that dials the same; no further buffer, whose session would count."""
-    firsts: dict[tuple[str, str, tuple[str, ...]], Start] = {}
-    for start in starts:
-        if start.kind != BUFFER:
-            firsts.setdefault((start.host, start.kind, start.dials), start)
+    """Every role that dials, each by its own key; no further buffer, whose session would count."""
     return [
         Call(start, RANK, f"doctor-{start.host}") if start.kind == LEARNER else Call(start, start.kind, start.name)
-        for start in firsts.values()
+        for start in starts
+        if start.kind != BUFFER
     ]
 
 
 def _links(topology: Topology, here: Sequence[Start], network: NetworkConfig, spec: TransitionSpec | None) -> Iterator[Finding]:
-    """Every endpoint that roles of this host dial."""
+    """Every endpoint that roles of this host dial: each of them is tried by its own key, and measured once."""
+    dialled: dict[str, list[probe.Call]] = {}
     for start in here:
         if start.kind == BUFFER:
             yield from (_named(reach(endpoint), start) for endpoint in start.dials)
@@ -310,9 +308,10 @@ def _links(topology: Topology, here: Sequence[Start], network: NetworkConfig, sp
             if endpoint == topology.meeting:
                 yield _named(reach(endpoint), call.start)
                 continue
-            dialled = probe.Call(endpoint, call.role, call.identity, spec)
-            for found in examine(dialled, network, lambda told: _judge(told, network, spec)):
-                yield _named(_softened(found), call.start)
+            one = probe.Call(endpoint, call.role, call.identity, spec, name=call.start.name)
+            dialled.setdefault(endpoint, []).append(one)
+    for them in dialled.values():
+        yield from map(_softened, examine(them, network, lambda told: _judge(told, network, spec)))
 
 
 def _judge(told: probe.Told, network: NetworkConfig, spec: TransitionSpec | None) -> Iterator[Finding]:
@@ -325,7 +324,7 @@ def _judge(told: probe.Told, network: NetworkConfig, spec: TransitionSpec | None
 
 def _softened(found: Finding) -> Finding:
     """A buffer that has no spec yet has known the key and can be measured later: a learner brings none."""
-    if found.what != "session" or NO_SPEC.detail not in found.seen:
+    if not found.what.endswith("session") or NO_SPEC.detail not in found.seen:
         return found
     return replace(found, verdict=WARN, advice="it answers; to measure it run the doctor of an actor's host first, meanwhile")
 

@@ -75,9 +75,10 @@ def test_a_host_needs_the_secrets_of_its_roles_and_a_buffer_everybodys_public_ha
     assert [one.verdict for one in found if said in one.seen] == ["bad" if said else "ok"] * (len(found) if not said else 1)
 
 
-def test_one_role_of_each_kind_and_host_calls_and_a_learner_as_a_reader_that_is_granted_nothing():
+def test_every_role_calls_by_its_own_key_and_a_learner_as_a_reader_that_is_granted_nothing():
     called = [(call.start.host, call.role, call.identity) for call in checkup.calls(make_plan(lab()))]
-    assert called == [("near", "rank", "doctor-near"), ("far", "actor", "arm-0"), ("far", "evaluator", "evaluator")]
+    actors = [("far", "actor", name) for name in ("arm-0", "arm-1")]
+    assert called == [("near", "rank", "doctor-near"), *actors, ("far", "evaluator", "evaluator")]
 
 
 def test_of_several_buffers_each_is_called_by_who_dials_it_and_none_by_another_buffer():
@@ -108,19 +109,17 @@ class Book:
 
 def test_who_has_come_is_told_and_who_is_still_there_is_waited_for():
     topology = lab()
-    others = on("far", topology)
-    found = list(checkup._guests([Book(["arm-0", "evaluator", "x"])], others, 60))  # at once
+    others, all_of_them = on("far", topology), ["arm-0", "arm-1", "evaluator"]
+    found = list(checkup._guests([Book([*all_of_them, "x"])], others, 60))  # at once
     assert [(one.verdict, one.seen) for one in found] == [
-        ("ok", "arm-0 of far was let in at tcp://192.0.2.6:5555"),
-        ("ok", "evaluator of far was let in at tcp://192.0.2.6:5555"),
+        ("ok", f"{name} of far was let in at tcp://192.0.2.6:5555") for name in all_of_them
     ]
-    for came, there in ((["arm-0"], []), (["arm-0", "evaluator"], ["evaluator"])):
-        book = Book(came, there)
-        assert not book.are_done(["arm-0", "evaluator"])
-    found = list(checkup._guests([Book(["arm-0"])], others, 0.01))
+    for came, there in ((["arm-0", "evaluator"], []), (all_of_them, ["evaluator"])):
+        assert not Book(came, there).are_done(all_of_them)
+    found = list(checkup._guests([Book(["arm-0", "evaluator"])], others, 0.01))
     assert [(one.verdict, one.seen) for one in found][1] == (
         "look",
-        "evaluator of far did not come to tcp://192.0.2.6:5555 within 0.01 s",
+        "arm-1 of far did not come to tcp://192.0.2.6:5555 within 0.01 s",
     )
     assert "headrace doctor CLUSTER --host far" in found[1].advice
     assert next(checkup._guests([Book([], failure="gone")], others, 60)).verdict == "bad"
