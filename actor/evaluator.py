@@ -16,6 +16,7 @@ from headrace.actor.joining import ActorSettings, Joined, joined
 from headrace.actor.policy import MakePolicy, Policy, make_policy
 from headrace.actor.uplink import Uplink
 from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.ending import end_reason
 from headrace.common.seeds import derive_seed
 from headrace.common.specs import OUTCOME_FAILURE, OUTCOME_SUCCESS, OUTCOME_UNKNOWN
 from headrace.common.weights import Version, WeightSet
@@ -59,6 +60,7 @@ def run_evaluator(
     with joined("evaluator", settings.player, clock or MonotonicClock(), make_uplink) as here:
         if here is not None:
             _follow(settings, here, make)
+            LOG.info("leaving: %s", end_reason(here.uplink.stop))
             return here.code
     return 0
 

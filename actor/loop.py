@@ -28,6 +28,7 @@ from headrace.actor.success import find_classifier
 from headrace.actor.uplink import Uplink
 from headrace.common.block import Block
 from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.ending import A_SIGNAL, end_reason
 from headrace.common.errors import DeadlineExceeded, OutboxFull
 from headrace.common.label import VERDICTS, Kind, Label
 from headrace.common.seeds import derive_seed
@@ -155,9 +156,7 @@ class ActorLoop:
         self._drain()
 
     def _why(self) -> str:
-        if self._uplink.stop is not None:
-            return self._uplink.stop.reason
-        return "somebody said quit" if self.people.leave else "a signal"
+        return end_reason(self._uplink.stop, "somebody said quit" if self.people.leave else A_SIGNAL)
 
     def _act_on(self, obs: Obs) -> None:
         cut = False

@@ -22,7 +22,7 @@ from headrace.actor.policy import MakePolicy, Policy, make_policy, sampled
 from headrace.actor.server_config import PolicyServerConfig
 from headrace.actor.serving import Array, Request, Serving, joined
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.ending import end_code
+from headrace.common.ending import end_code, end_reason
 from headrace.common.errors import ConfigError
 from headrace.common.process import stop_on_signal, wait_welcome
 from headrace.common.specs import TransitionSpec
@@ -155,9 +155,9 @@ class PolicyServer:
                 wait_s = min(TICK_S, math.inf if self._deciding else self._serving.wait_s(self._clock.now()))
                 if any(source == self._wake_read.fileno() for source, _ in poller.poll(math.ceil(wait_s * 1000))):
                     self._wake_read.recv(4096)
-        reason = self._follower.stop.reason if self._follower.stop is not None else "a signal"
-        LOG.info("leaving: %s", reason)
-        self._port.send(self._serving.stop(reason))
+        why = end_reason(self._follower.stop)
+        LOG.info("leaving: %s", why)
+        self._port.send(self._serving.stop(why))
         self._clock.sleep(LEAVE_S)  # in which it can leave
 
     def _round(self, decider: ThreadPoolExecutor) -> None:

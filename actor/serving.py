@@ -346,7 +346,7 @@ class Serving:
     def stop(self, reason: str) -> list[Out]:
         """Begin to end: nobody is let in, and who is in hears of it."""
         self.stopping = reason
-        return [(peer, [encode(m.Stop(False, reason))]) for peer in self._askers]
+        return [(peer, [encode(m.Stop(False, f"the policy server stops: {reason}"[:256]))]) for peer in self._askers]
 
     def report(self) -> dict[str, Any]:
         """For the status."""

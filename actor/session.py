@@ -25,6 +25,7 @@ from headrace.actor.spool import open_outbox
 from headrace.actor.stacking import FrameStack
 from headrace.actor.uplink import Counts, Uplink
 from headrace.common.clock import Clock, MonotonicClock
+from headrace.common.ending import end_reason
 from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, HeadraceError, OutboxFull
 from headrace.common.label import VERDICTS
 from headrace.common.process import wait_welcome
@@ -264,8 +265,7 @@ class Session:
     @property
     def ended(self) -> str:
         """Why the run is over and this process is to leave; empty while it goes on."""
-        stop = self._uplink.stop
-        return "" if stop is None else stop.reason or "the run is over"
+        return end_reason(self._uplink.stop, "")
 
     @property
     def paused(self) -> bool:

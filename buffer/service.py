@@ -383,7 +383,8 @@ class Service:
     def stop(self, reason: str) -> list[Out]:
         """Begin to end: no new sessions, every client is asked to leave."""
         self.reception.closed = reason
-        return self.reception.as_spoken([(peer, [encode(m.Stop(False, reason))]) for peer in self.reception.clients])
+        told = m.Stop(False, f"the buffer stops: {reason}")
+        return self.reception.as_spoken([(peer, [encode(told)]) for peer in self.reception.clients])
 
     def _share_soon(self, news: int, now: float) -> list[Out]:
         """Tell allowances after so much news, as often as pays: it costs more the more there are, and a tick tells all."""

@@ -1,4 +1,4 @@
-"""The exit code of a role that ends in order: done, or to be started again since only its buffer has left."""
+"""How a role ends in order: its exit code, done or to be started again since only its buffer has left, and its reason."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ if TYPE_CHECKING:  # the command line reads the code before it loads anything
     from headrace.common.wire.messages import Stop
 
 BUFFER_LEFT = 5
+A_SIGNAL = "a signal"
+
+
+def end_reason(told: Stop | None, otherwise: str = A_SIGNAL) -> str:
+    """Why a role leaves, for the log: what the buffer said last, or where it said nothing ``otherwise``."""
+    return otherwise if told is None else told.reason or "the run is over"
 
 
 def end_code(told: Stop | None, stop: threading.Event) -> int:

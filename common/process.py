@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from headrace.common.clock import Clock
+from headrace.common.ending import A_SIGNAL
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.wire.link import Link
 from headrace.common.wire.messages import Welcome
@@ -52,21 +53,19 @@ def mortal() -> Iterator[None]:
 
 
 def wait_welcome(link: Link, stop: threading.Event, deadline_s: float, clock: Clock) -> Welcome | None:
-    """Wait for a session, logging each new reason for waiting; none when stopped meanwhile.
+    """Wait for a session, whose link tells the log what for; none when stopped meanwhile.
 
     Raises:
         DeadlineExceeded: naming what was waited for.
         SessionRefused: the buffer turned this process away.
     """
-    end, said = clock.now() + deadline_s, ""
+    end = clock.now() + deadline_s
     while not stop.is_set():
         try:
             return link.wait_welcome(LOOK_S)
         except DeadlineExceeded:
             link.check()
             if clock.now() > end:
-                raise DeadlineExceeded(f"no session within {deadline_s:g} s: {link.session.waiting}") from None
-        if link.session.waiting != said:
-            said = link.session.waiting
-            LOG.info("waiting: %s", said)
+                raise DeadlineExceeded(f"no session within {deadline_s:g} s: {link.session.why}") from None
+    LOG.info("leaving: %s; there was no session: %s", A_SIGNAL, link.session.waiting)
     return None

@@ -11,7 +11,7 @@ import torch
 
 from headrace.common.batch import Batch
 from headrace.common.clock import Clock, MonotonicClock
-from headrace.common.ending import end_code
+from headrace.common.ending import end_code, end_reason
 from headrace.common.errors import CheckpointError, DeadlineExceeded
 from headrace.common.figures import learner_families
 from headrace.common.metrics import process_memory
@@ -223,6 +223,7 @@ class LearnerLoop:
         self._link.wake()
 
     def _finish(self) -> bool:
+        LOG.info("leaving: %s", end_reason(self._feed.stop))
         done = self._feed.stop is not None and self._feed.stop.done
         copy = self._copy()  # what follows may take longer than the other ranks would wait
         self._group.order(Order.STOP)

@@ -8,6 +8,7 @@ HERE = "tests/unit/launch/cluster"
 TOPOLOGY, CHECKUP, RAY = ((f"{HERE}/test_{name}.py",) for name in ("topology", "checkup", "ray_job"))
 PLAN = f"{HERE}/test_plan.py::test_"
 ENDING = ("tests/unit/common/test_ending.py",)
+ABSENCE = ("tests/unit/common/test_absence.py",)
 LINK = ("tests/unit/launch/test_link_doctor.py",)
 
 CLUSTER = (
@@ -112,6 +113,27 @@ CLUSTER = (
     Mutant("a-run-without-its-buffer", "launch/cluster/ray_job.py", '("buffer", LEARNER)', "(LEARNER,)", RAY),
     Mutant("a-buffer-that-left-is-a-goal", "common/ending.py", "not told.done and", "told.done and", ENDING),
     Mutant("a-signal-is-a-buffer-that-left", "common/ending.py", " and not stop.is_set()", "", ENDING),
+    Mutant(
+        "what-the-buffer-said-last-is-kept-to-itself",
+        "common/ending.py",
+        "return otherwise if told is None else",
+        "return otherwise if told is not None else",
+        ENDING,
+    ),
+    Mutant(
+        "a-buffer-that-stops-does-not-say-that-it-is-the-buffer",
+        "buffer/service.py",
+        'f"the buffer stops: {reason}"',
+        "reason",
+        ("tests/protocol/test_versions.py",),
+    ),
+    Mutant("a-loss-is-not-told", "common/wire/absence.py", "bool(self._losses.count(now))", "False", ABSENCE),
+    Mutant("every-loss-is-told", "common/wire/absence.py", "bool(self._losses.count(now))", "True", ABSENCE),
+    Mutant(
+        "away-since-the-loss-was-told", "common/wire/absence.py", "= False, self._session.heard_at,", "= False, now,", ABSENCE
+    ),
+    Mutant("a-wait-is-told-once", "common/wire/absence.py", "due = waited_s >= self._due_s", "due = False", ABSENCE),
+    Mutant("silence-without-advice", "common/wire/session.py", "silent = self.advice and", "silent = False and", ABSENCE),
     Mutant(
         "a-role-that-left-with-its-buffer-has-died",
         "launch/supervision.py",

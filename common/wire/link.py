@@ -12,6 +12,7 @@ import zmq
 
 from headrace.common.clock import Clock
 from headrace.common.errors import DeadlineExceeded, HeadraceError
+from headrace.common.wire.absence import Absence
 from headrace.common.wire.conversation import Conversation, Role
 from headrace.common.wire.dialled import Dialled
 from headrace.common.wire.key_files import own_secret
@@ -61,8 +62,8 @@ class Link:
         self._secret = own_secret(network, hello.role, hello.id, listener)
         self._talk = Conversation(hello, role, endpoint, network, clock, listener, zero_copy=zero_copy)
         self.session = self._talk.session
-        if self._secret is not None:
-            self.session.waiting += f", which is silent to keys that it does not know (ours is that of {self._secret.name!r})"
+        self.session.advice = _advice(listener, "" if self._secret is None else self._secret.name)
+        self._absence = Absence(self.session, endpoint)
         self._failure: BaseException | None = None
         self._stop: Goodbye | None = None
         self._changed = threading.Condition()
@@ -107,7 +108,7 @@ class Link:
                 return self.session.welcome
             left = end - self._clock.now()
             if left <= 0:
-                raise DeadlineExceeded(f"no session within {deadline_s:g} s: {self.session.waiting}")
+                raise DeadlineExceeded(f"no session within {deadline_s:g} s: {self.session.why}")
             with self._changed:
                 self._changed.wait(min(left, MAX_POLL_S))
 
@@ -143,6 +144,8 @@ class Link:
             self._poll(connection.socket, max(0.0, min(MAX_POLL_S, due)))
             try:
                 self._talk.hear(connection.socket)
+                if told := self._absence.look(self._clock.now()):
+                    LOG.info("%s", told)
             finally:
                 self._tell()
 
@@ -158,3 +161,9 @@ class Link:
             if source == self._wake_read.fileno():
                 self._wake_read.recv(4096)
                 self._woken = False
+
+
+def _advice(listener: str, key: str) -> str:
+    """What to look at where nobody answers: none there, another address, and an unknown key cannot be told apart from here."""
+    known = f" and does it know our key, that of {key!r} (`headrace keys list` there; it is silent to others)" if key else ""
+    return f"is the {listener} running there{known}? `headrace doctor` with the topology tries the link"

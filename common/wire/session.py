@@ -40,6 +40,7 @@ class ClientSession:
         self.hello = hello
         self.phase = Phase.SEEKING
         self.waiting = f"waiting for an answer from {endpoint}"
+        self.advice = ""  # what to look at while nothing is heard
         self.welcome: Welcome | None = None
         self.failure: HeadraceError | None = None
         self.reconnect = False
@@ -47,6 +48,7 @@ class ClientSession:
         self._endpoint = endpoint
         self._since = now
         self._heard = self._dialled = now
+        self._answered = False  # since we seek
         self._hello_at = now
         self._held_since: float | None = None
         self._sent = 0
@@ -61,7 +63,7 @@ class ClientSession:
         if self.phase is not Phase.SEEKING:
             return None
         if now - self._since > self._network.connect_s:
-            self._end(DeadlineExceeded(f"no session within {self._network.connect_s:g} s: {self.waiting}"))
+            self._end(DeadlineExceeded(f"no session within {self._network.connect_s:g} s: {self.why}"))
             return None
         if now < self._hello_at:
             return None
@@ -81,6 +83,17 @@ class ClientSession:
         self._hello_at = now + CONNECTING_S
 
     @property
+    def heard_at(self) -> float:
+        """When the last message came, or bytes of one; before that, when the session was made."""
+        return self._heard
+
+    @property
+    def why(self) -> str:
+        """Why there is no session, with what to look at where nobody answers."""
+        silent = self.advice and not self._answered and self.phase is Phase.SEEKING
+        return f"{self.waiting}; {self.advice}" if silent else self.waiting
+
+    @property
     def held(self) -> bool:
         """Whether another process has our id, as was said last."""
         return self._held_since is not None
@@ -92,6 +105,7 @@ class ClientSession:
     def receive(self, message: Message, now: float) -> bool:
         """Take a message of the buffer; true when it is for the role to handle (Welcome included)."""
         self._heard = now
+        self._answered = True
         if isinstance(message, Refused):
             self._refused(message, now)
             return False
@@ -138,7 +152,7 @@ class ClientSession:
             self._end(SessionRefused("held", message.detail))
 
     def _seek(self, now: float, why: str) -> None:
-        self.phase, self.waiting = Phase.SEEKING, why
+        self.phase, self.waiting, self._answered = Phase.SEEKING, why, False
         self._since = self._hello_at = now
 
     def _end(self, failure: HeadraceError) -> None:

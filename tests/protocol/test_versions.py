@@ -65,7 +65,7 @@ def test_an_older_client_works_beside_a_newer_one_and_hears_only_its_own_version
     states = said(buffer.service.tick(buffer.now + 1.0), b"O")
     assert [(version, "report" in fields) for version, tag, fields in states if tag == m.State.TAG] == [(OLD, False)]
     assert {actor["id"]: actor["protocol"] for actor in buffer.status()["actors"]} == {"old": OLD, "new": m.PROTOCOL}
-    assert said(buffer.service.stop("over"), b"O") == [[OLD, m.Stop.TAG, {"done": False, "reason": "over"}]]
+    assert said(buffer.service.stop("over"), b"O") == [[OLD, m.Stop.TAG, {"done": False, "reason": "the buffer stops: over"}]]
 
 
 def test_what_an_older_version_lacks_is_neither_sent_to_it_nor_taken_from_it(buffer, two):

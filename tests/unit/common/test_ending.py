@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.common.ending import BUFFER_LEFT, end_code
+from headrace.common.ending import BUFFER_LEFT, end_code, end_reason
 from headrace.common.wire.messages import Stop
 from headrace.launch.exits import MEANINGS
 
@@ -27,3 +27,9 @@ def test_a_role_whose_buffer_left_early_is_to_be_started_again(told, signalled, 
         stop.set()
     assert end_code(told, stop) == code
     assert code in MEANINGS
+
+
+def test_why_a_role_leaves_is_what_its_buffer_said_or_else_a_signal():
+    assert end_reason(Stop(False, "the buffer stops: SIGTERM")) == "the buffer stops: SIGTERM"
+    assert end_reason(None) == "a signal"
+    assert end_reason(Stop(True, "")) == "the run is over"
