@@ -66,7 +66,7 @@ def test_every_role_is_let_in_or_not_by_its_own_key_and_one_measures(dialled, en
 
 
 def test_an_id_of_a_run_that_goes_on_is_no_fault(dialled):
-    dialled.ends = {"a": HELD}
+    dialled.ends, dialled.told = {"a": HELD}, []
     *_, found = link_doctor.examine([probe.Call("tcp://h:1", "actor", "a", None)], NetworkConfig(), list)
     assert found.what == "session"
     assert found.seen == "a is in a run now: actor id 'a' is held by pid 7 on there"
