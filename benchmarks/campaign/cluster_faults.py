@@ -129,9 +129,7 @@ CLUSTER = (
     ),
     Mutant("a-loss-is-not-told", "common/wire/absence.py", "bool(self._losses.count(now))", "False", ABSENCE),
     Mutant("every-loss-is-told", "common/wire/absence.py", "bool(self._losses.count(now))", "True", ABSENCE),
-    Mutant(
-        "away-since-it-was-told", "common/wire/absence.py", "= False, self._session.heard_at,", "= False, now,", ABSENCE
-    ),
+    Mutant("away-since-it-was-told", "common/wire/absence.py", "= False, self._session.heard_at,", "= False, now,", ABSENCE),
     Mutant("a-wait-is-told-once", "common/wire/absence.py", "due = waited_s >= self._due_s", "due = False", ABSENCE),
     Mutant("silence-without-advice", "common/wire/session.py", "silent = self.advice and", "silent = False and", ABSENCE),
     Mutant(

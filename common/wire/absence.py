@@ -54,7 +54,7 @@ class Absence:
         self._live, self._since, self._due_s = False, self._session.heard_at, AGAIN_S
         self._reasons = {self._session.waiting}
         self._told = bool(self._losses.count(now))
-        return f"has lost its session: {self._session.waiting}; goes on by itself once it is back" if self._told else ""
+        return f"has lost its session: {self._session.waiting}" if self._told else ""
 
     def _wait(self, waited_s: float) -> str:
         reason = self._session.waiting

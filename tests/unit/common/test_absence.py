@@ -73,7 +73,7 @@ def test_a_session_that_begins_is_lost_and_is_back_is_told_with_the_time_that_it
     silent = "tcp://x:1 has been silent for 5 s"
     assert story.told == [
         (0.0, "has a session with tcp://x:1 as 'a'"),
-        (25.5, f"has lost its session: {silent}; goes on by itself once it is back"),
+        (25.5, f"has lost its session: {silent}"),
         (30.0, f"waiting for 10 s: {silent}; is the buffer running?"),
         (46.0, "is back at tcp://x:1 as 'a' after 26.0 s"),
     ]
