@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -87,6 +88,9 @@ def reach(endpoint: str) -> Finding:
     """Whether somebody listens there."""
     try:
         took = probe.connect_s(endpoint)
+    except socket.gaierror as error:
+        advice = "mend the name or this machine's resolver, or give an address in its place"
+        return Finding("network", BAD, f"{endpoint}: the name is not known here: {error.strerror or error}", advice)
     except OSError as error:
         advice = "is the buffer running, listening beyond its own host, and is that one port open to this one? docs/networks.md"
         return Finding("network", BAD, f"{endpoint}: {error.strerror or error}", advice)

@@ -14,6 +14,7 @@ LINK = ("tests/unit/launch/test_link_doctor.py",)
 CLUSTER = (
     Mutant("loopback-dialled-by-others", "launch/cluster/topology.py", "is_loopback(endpoint) and others", "False", TOPOLOGY),
     Mutant("two-listeners-on-a-port", "launch/cluster/topology.py", "if (host, port) in taken:", "if False:", TOPOLOGY),
+    Mutant("two-hosts-of-one-address", "launch/cluster/topology.py", "if address in seen:", "if False:", TOPOLOGY),
     Mutant("one-id-for-two-actors", "launch/cluster/topology.py", "if name in seen:", "if False:", TOPOLOGY),
     Mutant(
         "open-without-keys", "launch/cluster/topology.py", "if opened and not self.keys", "if False and not self.keys", TOPOLOGY

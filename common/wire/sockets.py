@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import struct
 
 import zmq
 
 from headrace.common.errors import ConfigError
+from headrace.common.wire.addresses import own_addresses
 from headrace.common.wire.keys import Secret
 from headrace.common.wire.network import NetworkConfig, is_loopback
 
@@ -83,10 +85,15 @@ def router(context: zmq.Context[zmq.Socket[bytes]], network: NetworkConfig, secr
         socket.bind(network.endpoint)
     except zmq.ZMQError as error:
         socket.close(0)
-        raise ConfigError(
-            f"network.endpoint: cannot listen on {network.endpoint!r}: {error}; free the port or name another"
-        ) from None
+        raise ConfigError(f"network.endpoint: cannot listen on {network.endpoint!r}: {error}; {fix_of(error.errno)}") from None
     return socket
+
+
+def fix_of(number: int | None) -> str:
+    """What to do where the system lets nobody listen."""
+    if number == errno.EADDRNOTAVAIL:
+        return f"this machine has no such address, but {', '.join(own_addresses())}"
+    return "free the port or name another"
 
 
 def watch(socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:

@@ -20,12 +20,14 @@ from headrace.buffer.admission import NO_SPEC
 from headrace.buffer.query import Observer
 from headrace.common.errors import ConfigError, DeadlineExceeded, EnvError, HeadraceError, SpecError
 from headrace.common.specs import TransitionSpec
+from headrace.common.wire import sockets
+from headrace.common.wire.addresses import own_addresses
 from headrace.common.wire.key_files import KeyFiles
 from headrace.common.wire.keys import BUFFER
 from headrace.common.wire.network import NetworkConfig, split_endpoint
 from headrace.launch import probe
 from headrace.launch.children import Child, headrace_command, role_environment, thread_variables, wait_all
-from headrace.launch.cluster.plan import Start, make_plan, secrets
+from headrace.launch.cluster.plan import Start, bind_of, make_plan, secrets
 from headrace.launch.cluster.shown import summary
 from headrace.launch.cluster.topology import Topology, read_topology
 from headrace.launch.config import RunConfig
@@ -94,8 +96,10 @@ def find_host(topology: Topology) -> str:
     """
     found = [name for name, host in topology.hosts.items() if _is_ours(host.address)]
     if len(found) != 1:
-        which = f"the addresses of {', '.join(found)} are" if found else f"no address of {', '.join(topology.hosts)} is"
-        raise ConfigError(f"--host: {which} of this machine; say which host it is")
+        given = ", ".join(f"hosts.{name}.address {topology.hosts[name].address}" for name in found or topology.hosts)
+        has = ", ".join(own_addresses())
+        which = f"{given} are all of this machine" if found else f"none of {given} is of this machine, which has {has}"
+        raise ConfigError(f"{which}; mend that one, or say which host this is: --host NAME")
     return found[0]
 
 
@@ -172,7 +176,7 @@ def _open(
         else:
             books.append(stack.enter_context(_stand_in(topology, start, network)))
     except HeadraceError as error:
-        return Finding("port", BAD, f"{endpoint}: {error}")
+        return Finding("port", BAD, f"{endpoint}: {error}", f"it comes of {field_of(topology, endpoint)}")
     return Finding("port", GOOD, f"a stand-in of {start.name} listens on {endpoint}")
 
 
@@ -184,7 +188,7 @@ def _listener(endpoint: str) -> Iterator[None]:
         with socket.create_server((parts.hostname or "", parts.port or 0), family=family):
             yield
     except OSError as error:
-        raise ConfigError(f"cannot be listened on: {error.strerror or error}") from error
+        raise ConfigError(f"cannot be listened on: {error.strerror or error}; {sockets.fix_of(error.errno)}") from error
 
 
 @contextlib.contextmanager
@@ -302,16 +306,17 @@ def _links(topology: Topology, here: Sequence[Start], network: NetworkConfig, sp
     dialled: dict[str, list[probe.Call]] = {}
     for start in here:
         if start.kind == BUFFER:
-            yield from (_named(reach(endpoint), start) for endpoint in start.dials)
+            yield from (_named(_placed(reach(endpoint), topology, endpoint), start) for endpoint in start.dials)
     for call in calls(here):
         for endpoint in call.start.dials:
             if endpoint == topology.meeting:
-                yield _named(reach(endpoint), call.start)
+                yield _named(_placed(reach(endpoint), topology, endpoint), call.start)
                 continue
             one = probe.Call(endpoint, call.role, call.identity, spec, name=call.start.name)
             dialled.setdefault(endpoint, []).append(one)
-    for them in dialled.values():
-        yield from map(_softened, examine(them, network, lambda told: _judge(told, network, spec)))
+    for endpoint, them in dialled.items():
+        for found in examine(them, network, lambda told: _judge(told, network, spec)):
+            yield _placed(_softened(found), topology, endpoint)
 
 
 def _judge(told: probe.Told, network: NetworkConfig, spec: TransitionSpec | None) -> Iterator[Finding]:
@@ -327,6 +332,22 @@ def _softened(found: Finding) -> Finding:
     if not found.what.endswith("session") or NO_SPEC.detail not in found.seen:
         return found
     return replace(found, verdict=WARN, advice="it answers; to measure it run the doctor of an actor's host first, meanwhile")
+
+
+def field_of(topology: Topology, endpoint: str) -> str:
+    """The keys of the topology that say where ``endpoint`` is."""
+    for number, (place, dialled) in enumerate(zip(topology.buffers, topology.endpoints, strict=True)):
+        if endpoint in (dialled, bind_of(topology, place)):
+            bound = place.bind and endpoint == place.bind
+            return f"buffers[{number}].bind" if bound else f"hosts.{place.host}.address and buffers[{number}].port"
+    return f"hosts.{topology.ranks[0].host}.address and meeting_port"
+
+
+def _placed(found: Finding, topology: Topology, endpoint: str) -> Finding:
+    """What cannot be reached, by the keys that say where it is."""
+    if found.verdict != BAD or not found.what.endswith("network"):
+        return found
+    return replace(found, seen=f"{found.seen} ({field_of(topology, endpoint)} of the topology)")
 
 
 def _named(found: Finding, start: Start) -> Finding:

@@ -45,7 +45,9 @@ class HostConfig:
                 ) from None
             labels = address.rstrip(".").split(".")
             if len(address) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
-                raise ConfigError(f"{key}: {address!r} is neither an address nor a name of a host") from None
+                raise ConfigError(
+                    f"{key}: {address!r} is neither an address, such as 10.0.0.2, nor a name of a host, such as store.lab"
+                ) from None
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Topology:
             if place.shard is not None and place.shard >= len(self.buffers):
                 last = len(self.buffers) - 1
                 raise ConfigError(f"actors[{number}].shard: {place.shard}, but buffers has 0 to {last}; nearest valid: {last}")
+        self._check_addresses()
         self._check_ids()
         self._check_ports()
         self._check_loopback()
@@ -180,6 +183,17 @@ class Topology:
         if self.evaluator:
             yield "evaluator", self.evaluator
 
+    def _check_addresses(self) -> None:
+        seen: dict[str, str] = {}
+        for name, host in self.hosts.items():
+            address = str(ipaddress.ip_address(host.address)) if _is_ip(host.address) else host.address.rstrip(".").lower()
+            if address in seen:
+                raise ConfigError(
+                    f"hosts.{name}.address: {host.address} is that of hosts.{seen[address]} too; give each host its own, or"
+                    " make one host of them"
+                )
+            seen[address] = name
+
     def _check_ids(self) -> None:
         seen: dict[str, int] = {"evaluator": -1} if self.evaluator else {}
         for number, place in enumerate(self.actors):
@@ -239,7 +253,13 @@ def read_topology(path: Path) -> tuple[Topology, RunConfig]:
         ConfigError: one of them cannot be read, or they cannot work together; names the field, both values and what is right.
     """
     topology = load(Topology, read_config(path))
-    run = make_config(read_config(path.parent / topology.config))
+    beside = path.parent / topology.config
+    if not beside.is_file():
+        raise ConfigError(
+            f"config: {topology.config!r}, but {beside} is no file; name the run's config, which lies beside {path.name} and in"
+            " each host's directory"
+        )
+    run = make_config(read_config(beside))
     topology.require_fits(run)
     return topology, run
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+
 import pytest
 
 from headrace.common.errors import ConfigError, DeadlineExceeded, SessionRefused
+from headrace.common.wire import sockets
 from headrace.common.wire.network import NetworkConfig
 from headrace.launch import link_doctor, probe
 from headrace.launch.finding import BAD, GOOD, WARN, Finding
@@ -71,3 +75,18 @@ def test_an_id_of_a_run_that_goes_on_is_no_fault(dialled):
     assert found.what == "session"
     assert found.seen == "a is in a run now: actor id 'a' is held by pid 7 on there"
     assert "before a start" in found.advice
+
+
+def test_a_name_that_nobody_knows_is_not_told_as_a_buffer_that_is_not_there(monkeypatch):
+    def connect_s(endpoint):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(probe, "connect_s", connect_s)
+    found = link_doctor.reach("tcp://store.lab:1")
+    assert (found.verdict, "the name is not known here" in found.seen, "buffer" in found.advice) == (BAD, True, False)
+
+
+def test_an_address_of_another_machine_is_told_with_those_of_this_one(monkeypatch):
+    monkeypatch.setattr(sockets, "own_addresses", lambda: ("192.0.2.9", "::1"))
+    assert sockets.fix_of(errno.EADDRNOTAVAIL) == "this machine has no such address, but 192.0.2.9, ::1"
+    assert "free the port" in sockets.fix_of(errno.EADDRINUSE)

@@ -39,11 +39,27 @@ def on(host, topology):
 def test_a_host_is_known_by_its_address(monkeypatch):
     assert checkup.find_host(lab(far="127.0.0.1")) == "far"
     assert checkup.find_host(lab(far="::1")) == "far"
-    with pytest.raises(ConfigError, match="no address of near, far is of this machine; say which host it is"):
+    monkeypatch.setattr(checkup, "own_addresses", lambda: ("192.0.2.9", "::1"))
+    with pytest.raises(ConfigError, match=r"hosts\.far\.address 192\.0\.2\.7 is of this machine, which has 192\.0\.2\.9, ::1;"):
         checkup.find_host(lab())
     monkeypatch.setattr(checkup, "_is_ours", lambda address: True)
-    with pytest.raises(ConfigError, match="the addresses of near, far are of this machine"):
+    with pytest.raises(ConfigError, match=r"hosts\.far\.address 192\.0\.2\.7 are all of this machine"):
         checkup.find_host(lab())
+
+
+def test_what_cannot_be_reached_is_told_by_the_keys_that_say_where_it_is():
+    buffers = [{"host": "near"}, {"host": "far", "port": 7000, "bind": "tcp://0.0.0.0:7001"}]
+    topology = load(Topology, LAB | {"buffers": buffers, "ranks": [{"host": "near"}, {"host": "far"}]})
+    fields = {
+        "tcp://192.0.2.6:5555": "hosts.near.address and buffers[0].port",
+        "tcp://192.0.2.7:7000": "hosts.far.address and buffers[1].port",
+        "tcp://0.0.0.0:7001": "buffers[1].bind",
+        topology.meeting: "hosts.near.address and meeting_port",
+    }
+    assert {endpoint: checkup.field_of(topology, endpoint) for endpoint in fields} == fields
+    found = checkup._placed(Finding("arm-0 network", "bad", "refused"), topology, topology.endpoints[0])
+    assert found.seen == "refused (hosts.near.address and buffers[0].port of the topology)"
+    assert checkup._placed(Finding("arm-0 network", "ok", "fine"), topology, topology.endpoints[0]).seen == "fine"
 
 
 @pytest.fixture
