@@ -32,6 +32,13 @@ REASONS = {  # why the other side never came to the question; anything else is a
     int(zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH): "key-none",
     int(zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC): "key-buffer",
 }
+# of these ZeroMQ tells no address
+MEANINGS = {
+    "key-none": "somebody dials without a key",
+    "key-buffer": "somebody dials by the key of another buffer: that secret is of another directory of keys, such as of another"
+    " run (ZeroMQ does not tell from where; the log of that process does)",
+    "handshake": "somebody does not get to the end of the greeting: a cut link, or a scan of ports",
+}
 
 
 class Gate:
@@ -85,7 +92,8 @@ class Gate:
             event = sockets.next_event(self._told) if self._told is not None else None
             if event is None:
                 return more
-            self.keyring.turn_away(REASONS.get(event[1], "handshake"))
+            reason = REASONS.get(event[1], "handshake")
+            self.keyring.turn_away(reason, detail=f"{reason}: {MEANINGS[reason]}")
         return True
 
     def release(self) -> None:

@@ -122,11 +122,13 @@ def test_known_keys_get_in_and_their_messages_bear_them(door):
 
 
 @pytest.mark.parametrize("who", STRANGERS)
-def test_a_stranger_gets_nothing_and_is_counted_and_the_next_one_gets_in(door, who):
+def test_a_stranger_gets_nothing_and_is_counted_and_the_next_one_gets_in(door, who, caplog):
     make, reason = STRANGERS[who]
     assert not door.lets_in(make(door))
     door.wait(lambda: door.gate.keyring.refused.by_reason[reason] or None)
     assert set(door.gate.keyring.refused.by_reason) == {reason}
+    door.gate.keyring.refused.tick(0.0)
+    assert gates.MEANINGS.get(reason, "public half") in caplog.text
     assert door.lets_in(arm(door))
 
 
