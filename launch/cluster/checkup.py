@@ -368,6 +368,7 @@ def _guests(books: Sequence[Guests], others: Sequence[Start], listen_s: float) -
             yield Finding("guests", BAD, book.failure)
         for identity, start in who.items():
             seen = identity in book.came
-            advice = "" if seen else f"run there, meanwhile: headrace doctor CLUSTER --host {start.host}"
+            where = f"headrace doctor CLUSTER --host {start.host}"
+            advice = "" if seen else f"run there, meanwhile: {where}; where it has run, it says why"
             told = f"was let in at {book.endpoint}" if seen else f"did not come to {book.endpoint} within {listen_s:g} s"
             yield Finding("guest", GOOD if seen else WARN, f"{start.name} of {start.host} {told}", advice)

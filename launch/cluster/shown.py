@@ -58,9 +58,10 @@ def _key_lines(topology: Topology, starts: Sequence[Start]) -> Iterator[str]:
     yield from ("", f"# once, on {home}: a key for each role; then each host gets the secrets of its own")
     for line in key_commands(topology):
         yield _there(directory_of(topology, home), line)
-    for host in dict.fromkeys(start.host for start in starts):
-        if host == home:
-            continue
+    others = [host for host in dict.fromkeys(start.host for start in starts) if host != home]
+    if any(not _keys_on(topology, host).startswith(("/", "~")) for host in others):
+        yield "# without a directory in the topology these go below the login directory; roles look below the one they start in"
+    for host in others:
         directory, names = _keys_on(topology, host), secrets_of(starts, host)
         files = shlex.join(f"{keys}/{name}.secret" for name in names)
         known = f"{shlex.quote(keys)}/*.public " if BUFFER in names else ""  # a buffer knows everybody's public half

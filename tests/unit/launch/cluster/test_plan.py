@@ -177,7 +177,10 @@ def test_the_text_is_lines_for_a_shell_and_comments(tmp_path):
     assert "GLOO_SOCKET_IFNAME=eth0" in text
     here = lab(directory=".", hosts=LAB["hosts"] | {"gpu-1": {"address": "a.b"}})
     assert " && " not in plan_text(here, make_plan(here))
-    assert "scp -p keys/arm-0.secret keys/arm-1.secret 10.0.0.3:keys/" in plan_text(here, make_plan(here)).splitlines()
+    lines = plan_text(here, make_plan(here)).splitlines()
+    assert "scp -p keys/arm-0.secret keys/arm-1.secret 10.0.0.3:keys/" in lines
+    assert [line for line in lines if "login directory" in line]
+    assert "login directory" not in text
     plain = json.loads(plan_json(made, make_plan(made)))
     assert [start["words"] for start in plain["starts"]] == [list(start.words) for start in make_plan(made)]
 
