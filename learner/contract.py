@@ -24,7 +24,7 @@ from headrace.learner.code import code_of
 from headrace.learner.config import FP32, MIN, NoOptions
 from headrace.learner.gradients import ActorGradients, Branch, Cloning, Conservatism, CriticGradients
 from headrace.learner.losses import actor_loss, cloning_loss, conservative_penalty, critic_loss, require_shape
-from headrace.learner.precision import multiplying, require_native, require_whole
+from headrace.learner.precision import multiplying, require_native, require_whole, warn_if_slower
 from headrace.learner.shards import held
 from headrace.learner.switched import ends
 
@@ -279,7 +279,9 @@ class SupportSACTraining(nn.Module):
         Raises:
             ConfigError: the device of the model would only imitate them.
         """
-        require_native(precision, next(self.parameters()).device)
+        device = next(self.parameters()).device
+        require_native(precision, device)
+        warn_if_slower(precision, device)
         self.precision = precision
 
     def use_generator(self, generator: torch.Generator) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ from torch import Tensor
 from headrace.common.errors import ConfigError, SpecError
 from headrace.learner.config import BF16, FP32
 
+LOG = logging.getLogger(__name__)
 DTYPES = {FP32: torch.float32, BF16: torch.bfloat16}
 CPUINFO = Path("/proc/cpuinfo")
 NATIVE = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # the last is what an ARM processor calls it
+_SIDE, _TRIES = 256, 20  # of the products that are timed, a millisecond each on a slow core
 _HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -47,6 +52,30 @@ def require_native(precision: str, device: torch.device) -> None:
             f"learner.precision: {BF16}, but this {where} has no products of bfloat16 (on a CPU: {', '.join(sorted(NATIVE))}),"
             f" and would take longer than with float32; nearest valid: {FP32}"
         )
+
+
+def warn_if_slower(precision: str, device: torch.device) -> None:
+    """Say so where bfloat16 is the slower choice: a processor may multiply it itself, and at half of float32's rate."""
+    if precision == BF16 and device.type == "cpu":
+        times = slowdown()
+        if times > 1:
+            LOG.warning(
+                "learner.precision: %s products take %.1f times as long as %s ones on this processor; %s is faster here",
+                *(BF16, times, FP32, FP32),
+            )
+
+
+def slowdown(clock: Callable[[], float] = time.perf_counter) -> float:
+    """How many times as long as one of float32 a product of bfloat16 takes here, the fastest of some of each."""
+    best = {}
+    for precision, dtype in DTYPES.items():
+        factor, taken = torch.ones(_SIDE, _SIDE, dtype=dtype), []
+        for _ in range(_TRIES):
+            begun = clock()
+            factor @ factor
+            taken.append(clock() - begun)
+        best[precision] = min(taken)
+    return best[BF16] / best[FP32]
 
 
 def is_native(device: torch.device) -> bool:

@@ -230,6 +230,7 @@ LEARNER = (
         "        return self.sac_state_features(obs, role)",
         PRECISION,
     ),
+    Mutant("bfloat16-at-half-the-rate-in-silence", "learner/precision.py", "if times > 1:", "if False:", PRECISION),
     Mutant("a-density-of-three-digits", "learner/precision.py", "if tensor.dtype in _HALVES:", "if False:", PRECISION),
     Mutant(
         "imitated-bfloat16-is-taken",

@@ -1,8 +1,9 @@
-"""The sections of the speed tables, and their verdicts: the newest record of each row."""
+"""The sections of the speed tables, and their verdicts: the newest record of each row, and of each other processor."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from speed.rows import Row
 
@@ -16,11 +17,17 @@ def speed_line(of: str, name: str, lines: Records) -> Line:
     own = latest(list(lines), "row").get((name,))
     if own is None:
         return Line(f"{of}: {name}", NOT_RUN, "", ())
-    judged = [c for c in own["checks"] if c["bar"] != DASH]
-    told = judged or own["checks"]
-    texts = [f"{c['what']} {_digits(c['value'])} ({c['bar']}){'' if c['met'] else ' **missed**'}" for c in told]
+    judged = _judged(own)
     state = PASSED if all(c["met"] for c in judged) else FAILED
-    return Line(f"{of}: {name}", state if judged else "measured", "; ".join(texts), (own,))
+    return Line(f"{of}: {name}", state if judged else "measured", _told(judged or own["checks"]), (own,))
+
+
+def _judged(record: Record) -> list[Mapping[str, Any]]:
+    return [c for c in record["checks"] if c["bar"] != DASH]
+
+
+def _told(checks: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{c['what']} {_digits(c['value'])} ({c['bar']}){'' if c['met'] else ' **missed**'}" for c in checks)
 
 
 def speed_section(rows_of: Mapping[str, Row], lines: Records) -> list[str]:
@@ -37,8 +44,17 @@ def speed_section(rows_of: Mapping[str, Row], lines: Records) -> list[str]:
         versions = ", ".join(f"{k} {v}" for k, v in own["peers"].items())
         when = f"{own['rounds']} windows of {own['window_s']} s, {commit(own)}, {own['date'][:10]}"
         tables = [table(("what", "median", "bar"), rows), *_parts(own)]
-        parts += [f"### {name}", f"{row.title}. {row.bound}", *tables, f"{when}. {versions}"]
+        parts += [f"### {name}", f"{row.title}. {row.bound}", *tables, f"{when}. {versions}", *_elsewhere(own, lines)]
     return parts
+
+
+def _elsewhere(own: Record, lines: Records) -> list[str]:
+    """What the row came to on each other processor, newest first: which it is decides over some figures."""
+    newest: dict[str, Record] = {}
+    for record in reversed([r for r in lines if r.get("row") == own["row"]]):
+        newest.setdefault(record["machine"]["cpu"], record)
+    others = [r for cpu, r in newest.items() if cpu != own["machine"]["cpu"]]
+    return [f"On {r['machine']['cpu']}: {_told(_judged(r) or r['checks'])}. {commit(r)}, {r['date'][:10]}." for r in others]
 
 
 def _parts(record: Record) -> list[str]:

@@ -279,3 +279,19 @@ def test_relu_by_bits_is_relu():
     dense._relu(x)
     assert torch.equal(x, expected)
     assert torch.equal(dense._relu_backward(delta, x), gradient)
+
+
+@pytest.mark.parametrize(("times", "said"), [(1.9, True), (0.6, False)])
+def test_a_processor_on_which_bfloat16_is_slower_is_told(times, said, monkeypatch, caplog):
+    monkeypatch.setattr(precision, "slowdown", lambda: times)
+    model = make_model(SPEC, ModelConfig("mlp"), 0)
+    model.use_precision(BF16)
+    told = [r.getMessage() for r in caplog.records if "learner.precision" in r.getMessage()]
+    slower = "learner.precision: bf16 products take 1.9 times as long as fp32 ones on this processor; fp32 is faster here"
+    assert told == ([slower] if said else [])
+
+
+def test_how_much_slower_is_the_fastest_of_each():
+    taken = [9.0, 2.0, *[5.0] * 18, 8.0, *[6.0] * 19]  # of twenty products in float32, and of twenty in bfloat16
+    readings = iter([reading for seconds in taken for reading in (1.0, 1.0 + seconds)])
+    assert precision.slowdown(lambda: next(readings)) == 3.0
