@@ -248,8 +248,8 @@ ROLES = (
     Mutant(
         "words-of-the-user-about-copies-are-lost",
         "launch/children.py",
-        'os.environ.get(TUNABLES, f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}")',
-        'f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}"',
+        'os.environ.get(TUNABLES, ":".join(_COPIES))',
+        '":".join(_COPIES)',
         ("tests/unit/launch/test_lineup.py",),
     ),
     Mutant(
