@@ -169,13 +169,13 @@ class Assembler:
             begins,
             decided is not None and source != SOURCE_DEMO,
         )
-        if begins:
-            self._begun = last
         plan: list[Any] = [0 if decided is None else decided] if self._keeps else []
         plan += [np.nan if latent is None else latent] if self._spec.latent else []
         self._steps.append((self._episode, self._t, self._task, *self._stamp, *scalars, action, *plan))
         self._frames.append(observed)
         self._t += 1
+        if begins:
+            self._begun = last
         if terminated or truncated:
             self._end(last)
         elif begins:

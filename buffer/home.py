@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,12 +62,20 @@ class Home:
             except OSError as error:
                 raise PoolError(f"{path}: cannot hold a pool, which needs a directory: {error.strerror or error}") from error
 
-    def find(self, config: PoolConfig, spec: TransitionSpec | None, *, configured: bool) -> Found | None:
+    def find(
+        self,
+        config: PoolConfig,
+        spec: TransitionSpec | None,
+        check: Callable[[PlainLayout | None], object],
+        *,
+        configured: bool,
+    ) -> Found | None:
         """The pool that the directory holds; None when it holds none.
 
         Args:
             config: as it is to be.
             spec: as it has to be, None as it is.
+            check: raises for a plain form that the pool cannot have, before anything is changed for it.
             configured: whether ``config`` holds wishes about more than the capacity.
 
         Raises:
@@ -83,6 +91,8 @@ class Home:
         if self.path is None or found is None:
             return None
         body, folder = found
+        plain = as_layout(body)
+        check(plain)
         stored = load(PoolConfig, body["config"], f"{self.path}: pool")
         if not configured:
             config = replace(stored, capacity=config.capacity)
@@ -93,9 +103,9 @@ class Home:
         as_stored = replace(config, **{name: getattr(stored, name) for name in SIZES})
         store = Store.open(kept_spec, as_stored, folder, uuid.UUID(hex=body["uuid"]))
         if config != as_stored:
-            store = store.resized(config, self.path, as_extra(as_layout(body), self.pinned))
+            store = store.resized(config, self.path, as_extra(plain, self.pinned))
         generations.sweep(self.path)
-        return Found(store, as_layout(body), config)
+        return Found(store, plain, config)
 
     def create(self, spec: TransitionSpec, config: PoolConfig, plain: PlainLayout | None) -> Store:
         """A new, empty store here.

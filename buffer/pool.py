@@ -91,12 +91,12 @@ class SACReplayPool(RowPool):
         way.check_fits(self.config.capacity, 1)
         self._home = Home(path, demos)
         try:
-            found = self._home.find(self.config, spec, configured=config is not None)
+            found = self._home.find(self.config, spec, self._checked, configured=config is not None)
             self._pinned = self._home.pinned
             if self._pinned is not None:
                 way.check_pinned()
             if found is not None:
-                self.config, self._plain = found.config, self._checked(found.plain)
+                self.config, self._plain = found.config, found.plain
                 self._hold(found.store)
             elif self._pinned is not None:
                 self._plain = self._checked(self._pinned.plain)

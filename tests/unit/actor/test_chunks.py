@@ -99,6 +99,21 @@ def test_each_decision_is_a_row_of_what_was_executed_and_planned(episodes, chunk
     assert sum(spec.fresh_steps(block.rows) for block in blocks) == sum(length for length, _ in episodes)
 
 
+def test_a_refused_step_does_not_begin_the_decision_that_came_with_it():
+    assembler = Assembler(spec_for(2))
+    assembler.begin(0, frame(0, 0))
+    for t in range(2):
+        assembler.step(
+            executed(t), 0.0, False, False, frame(0, t + 1), version=VERSION, decided=planned(0, 0, 2) if t == 0 else None
+        )
+    assert not assembler.may_go_on
+    with pytest.raises(ValueError, match="could not convert"):
+        assembler.step(executed(2), "much", False, False, frame(0, 3), version=VERSION, decided=planned(0, 2, 2))
+    assert not assembler.may_go_on
+    with pytest.raises(EnvError, match="step 2 of episode 0 needs a decision"):
+        assembler.step(executed(2), 0.0, False, False, frame(0, 3), version=VERSION)
+
+
 def test_the_newest_chunk_is_held_back_until_the_next_decision_so_that_a_crash_can_end_it():
     assembler = Assembler(spec_for(2))
     assembler.begin(0, frame(0, 0))

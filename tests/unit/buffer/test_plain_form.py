@@ -129,7 +129,7 @@ def test_sets_by_task_refuse_words_wherever_the_rows_come_from(tmp_path):
             with pytest.raises(SpecError, match="a set of sampling.sets chooses by task: give one whole number a row"):
                 make()
     with pytest.raises(SpecError, match="chooses by task"):
-        SACReplayPool(100, path=tmp_path / "pool", sampling=by_task)
+        SACReplayPool(1, path=tmp_path / "pool", sampling=by_task)  # refused before it evicts what would not fit
     assert SACReplayPool(100, path=tmp_path / "pool").size == 2
 
 
