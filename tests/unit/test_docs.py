@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
+
+from headrace.launch.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -64,3 +68,25 @@ def test_every_test_that_the_page_of_cases_names_exists():
         if not path.exists() or (test and f"\ndef {test}(" not in path.read_text()):
             missing.append(f"{number}: {name}")
     assert missing == []
+
+
+def anchors_of(page: Path) -> set[str]:
+    """What `#...` may name of a page, as GitHub makes it of a heading."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"`", "", heading)).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_heading_that_a_link_names_exists(page):
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text())
+    own = [(page.parent / file if file else page, name) for file, name in links if "://" not in file]
+    assert [(str(file), name) for file, name in own if file.suffix == ".md" and name not in anchors_of(file)] == []
+
+
+def test_the_page_about_training_names_every_key_of_the_learner_and_none_that_does_not_exist():
+    page = (ROOT / "docs" / "training.md").read_text()
+    sections = {name: kind for name, kind in get_type_hints(RunConfig).items() if is_dataclass(kind)}
+    keys = {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}
+    named = set(re.findall(rf"`(?:--)?((?:{'|'.join(sections)})\.\w+)", page))
+    assert sorted(named - keys - {"metrics.jsonl"}) == []  # a file
+    assert sorted(key for key in keys - named if key.startswith("learner.")) == []
