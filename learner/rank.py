@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from headrace.common.batch import Batch
 from headrace.common.errors import DeadlineExceeded
 from headrace.common.weights import NO_VERSION
@@ -13,6 +15,7 @@ from headrace.learner.rater import Rater
 from headrace.learner.reach import Reach
 from headrace.learner.settings import LearnerSettings
 
+LOG = logging.getLogger(__name__)
 PATIENCE_S = 1.0
 
 
@@ -46,6 +49,7 @@ class RankLoop:
                     self.sac.get_state()
                 if order in (Order.STATE, Order.WEIGHTS):
                     self.sac.weights(NO_VERSION)
+            LOG.info("leaving: rank 0 said so, at update %d", self.sac.step)
         finally:
             self.sac.model.close()
 

@@ -97,7 +97,9 @@ def main(options: dict[str, Any]) -> dict[str, float]:
     link.wait_welcome(WELCOME_S)
     Path(options["ready"]).touch()
     found = write(link, uplink, spec, options, stop) if writes else read(link, feed, spec, options, stop)
+    hoard = bytearray(b"x") * options.get("hoard", 0)  # a planted fault: memory that no bound declares
     link.close(Goodbye(False, "measured"))
+    del hoard
     return {**found, "peak": counted(os.getpid(), "VmHWM")}
 
 

@@ -57,6 +57,7 @@ FREE = {"env_steps": 0, "min_fill": 300, "hold_actors": False, "hold_learner": F
 SETTLED_S = 30.0  # after which memory no longer grows
 BACK_S, JOIN_S = 5.0, 2.0
 HALVES, RESETS = 2000, 10_000
+SPARE = 4  # files that a process may have open at one moment and not at another
 CUT = strangers.GREETING + strangers.READY + b"\x02" + bytes(6) + b"\xff\xff" + b"half of it"
 
 
@@ -145,10 +146,14 @@ def stopped(trial: Trial) -> Outcome:
         back_s = time.monotonic() - begun
         found = ended(writer)
         status = run.status()
-    share = (found["peak"] - found["base"]) / found["bound"]
-    lost = status["counters"]["lost_before"]
+    return of_writer(found, status["counters"]["lost_before"], back_s)
+
+
+def of_writer(said: Mapping[str, float], lost: int, back_s: float) -> Outcome:
+    """What a client said at its end, and what its buffer says was lost."""
+    share = (said["peak"] - said["base"]) / said["bound"]
     return Outcome(
-        {"actor_share": share, "lost": lost, "back_s": back_s, "offered_over_taken": found["offered"] / found["taken"]}
+        {"actor_share": share, "lost": lost, "back_s": back_s, "offered_over_taken": said["offered"] / said["taken"]}
     )
 
 
@@ -214,14 +219,20 @@ def crowds(trial: Trial) -> Outcome:
                 join_s = max(join_s, joined_s(run.endpoint, "actor-2"))
         seconds = time.monotonic() - begun
         open_.close()
-        end = time.monotonic() + 20
-        while (left := process.num_fds()) > usual + 4 and time.monotonic() < end:
-            time.sleep(0.1)
+        left = left_open(process, usual, 20.0)
         honest = rate_of(run, 3.0) / rate
         status = run.status()
         run.stop()
-    figures = {"join_s": join_s, "open_files": most, "left_open": max(0, left - usual - 4), "limit": limit}
+    figures = {"join_s": join_s, "open_files": most, "left_open": left, "limit": limit}
     return Outcome({**figures, "resets_s": resets / seconds, "rate_after": honest, "lost": status["counters"]["lost_before"]})
+
+
+def left_open(process: psutil.Process, usual: int, patience_s: float) -> int:
+    """Files beyond the ``usual`` ones, and a few, that a process still has open after a while."""
+    end = time.monotonic() + patience_s
+    while (left := process.num_fds() - usual - SPARE) > 0 and time.monotonic() < end:
+        time.sleep(0.1)
+    return max(0, left)
 
 
 def rate_of(run: Roles, seconds: float) -> float:
@@ -301,6 +312,55 @@ def control(place: Path) -> dict[str, bool]:
     return {"more than was said": peak.most > 200 << 20, "killed for want of memory": killed > 0}
 
 
+def hoarder(place: Path) -> dict[str, bool]:
+    """A client that keeps 200 MB beside its outbox must be seen in what it says at its end, and so must rows that are lost."""
+    part = Part("stopped", 1, stopped, STOPPED)
+    words = {"role": "writer", "rows": 32, "rate": 1000, "outbox_bytes": MIB, "image": 0, "network": NETWORK}
+    with roles(place, scripted(network=NETWORK, pacing={**FREE, "random_steps": 0})) as run, clients(place) as client:
+        run.buffer()
+        run.wait(lambda s: True, 60)
+        said = {}
+        for name, hoard in (("honest", 0), ("hoarder", 200 * MIB)):
+            started = client(name, {**words, "endpoint": run.endpoint, "name": name, "hoard": hoard})
+            enough = run.status()["env_steps"] + 500
+            run.wait(lambda s, enough=enough: s["env_steps"] > enough, 60)
+            said[name] = ended(started)
+        run.stop()
+    return {
+        "nothing": not part.problems(of_writer(said["honest"], 0, 1.0)),
+        "more than was said": bool(part.problems(of_writer(said["hoarder"], 0, 1.0))),
+        "a row that is lost": bool(part.problems(of_writer(said["honest"], 1, 1.0))),
+    }
+
+
+def forgetful(place: Path) -> dict[str, bool]:
+    """As :func:`control`, and a buffer that has less of a stream than it had must be seen."""
+    before, after = ({"actors": [{"id": "a", "acked": {"0": seq, "1": 7}}]} for seq in (9, 8))
+    return {**control(place), "nothing": not undone(after, before), "rows that were there": undone(before, after) == 1}
+
+
+def keeper(place: Path) -> dict[str, bool]:
+    """A listener that closes no connection must be seen, and one that does must not."""
+    code = (
+        "import socket, sys; keeps = []; at = socket.create_server(('127.0.0.1', 0)); print(at.getsockname()[1], flush=True)\n"
+        "while True:\n    made = at.accept()[0]\n    keeps.append(made) if sys.argv[1] == 'keeps' else made.close()\n"
+    )
+    found = {}
+    for kind in ("closes", "keeps"):
+        with subprocess.Popen([sys.executable, "-c", code, kind], stdout=subprocess.PIPE, text=True) as listener:
+            assert listener.stdout is not None
+            endpoint = f"tcp://127.0.0.1:{int(listener.stdout.readline())}"
+            process = psutil.Process(listener.pid)
+            usual = process.num_fds()
+            for made in [strangers.dial(endpoint) for _ in range(50)]:
+                made.close()
+            time.sleep(0.2)  # until it has taken them all
+            found[kind] = left_open(process, usual, 1.0)
+            listener.kill()
+    return {"nothing": found["closes"] == 0, "connections that stay": found["keeps"] == 50 - SPARE}
+
+
+STOPPED = (*at_most("actor_share", 1.0), *never("lost"), *told("back_s", "offered_over_taken"))
 LOADED = (
     *at_most("buffer_share", 1.0),
     *at_most("actor_share", 1.0),
@@ -317,12 +377,13 @@ PROMISE = Promise(
         Part("small", 1, small, LOADED, control=control),
         Part("images", 1, images, LOADED, control=control),
         Part("plain", 1, plain, LOADED, control=control),
-        Part("stopped", 1, stopped, (*at_most("actor_share", 1.0), *never("lost"), *told("back_s", "offered_over_taken"))),
+        Part("stopped", 1, stopped, STOPPED, control=hoarder),
         Part(
             "endless",
             3,
             endless,
             (*at_most("cap_share", 1.0), *at_most("back_s", BACK_S), *never("lost"), *told("deaths", "cap_mb")),
+            control=forgetful,
         ),
         Part(
             "crowds",
@@ -334,6 +395,7 @@ PROMISE = Promise(
                 *at_least("rate_after", 0.9),
                 *told("open_files", "limit", "resets_s"),
             ),
+            control=keeper,
         ),
     ),
 )

@@ -31,6 +31,7 @@ from headrace.launch.leash import leash
 UPDATES, QUICK_UPDATES = 2000, 300
 RANKS, FAULT_S, LONG_S = 2, 60.0, 180.0
 SILENT_S = 15.0
+AHEAD = 64  # updates that may have been granted and not made: twice `learner.prefetch_batches`
 CONFIG: dict[str, Any] = {
     "actor": {"count": 1},
     "eval": {"every": 0, "final_episodes": 0},
@@ -87,17 +88,54 @@ def fault(trial: Trial, number: signal.Signals) -> Outcome:
         updates = run.status["updates"]
         os.kill(found[name], number)
         begun = time.monotonic()
-        run.wait(lambda s: len(pids(s)) == RANKS and not set(found.values()) & set(pids(s).values()) and s["updates"] > updates)
+        run.wait(lambda s: trains_again(s, found, updates))
         taken = time.monotonic() - begun
     return Outcome({"back_s": taken, "rank": sorted(found).index(name)})
+
+
+def trains_again(status: Mapping[str, Any], lost: Mapping[str, int], updates: int) -> bool:
+    """Whether all ranks are other processes than those of ``lost``, and have made more than what was handed out ahead."""
+    now = pids(status)
+    return len(now) == RANKS and not set(lost.values()) & set(now.values()) and status["updates"] > updates + AHEAD
+
+
+def same_again(place: Path) -> Mapping[str, bool]:
+    """Whether a group that only looks as if it went on is told from one that does."""
+    lost, new = {"learner-0": 11, "learner-0.1": 12}, {"learner-0": 21, "learner-0.1": 22}
+
+    def again(now: Mapping[str, int], updates: int) -> bool:
+        first, *further = ({"id": name, "pid": pid} for name, pid in now.items())
+        return trains_again({"learner": first, "ranks": further, "updates": updates}, lost, 100)
+
+    return {
+        "nothing": again(new, 101 + AHEAD),
+        "one old rank": not again({**new, "learner-0.1": 12}, 1000),
+        "one rank": not again({"learner-0": 21}, 1000),
+        "no update": not again(new, 100),
+        "only what was ahead": not again(new, 100 + AHEAD),
+    }
 
 
 def starved(trial: Trial) -> Outcome:
     """One run with a rank that goes hungry, to its end."""
     with Group(trial.place, "--pacing.env_steps", "1500", "--model.type", "helpers.starved:Starved") as run:
-        code = run.finish()
-    problems = () if code == 0 else (f"train ended with {code}: {run.log.read_text()[-400:]}",)
-    return Outcome({"hangs": int(code != 0)}, problems)
+        code, hungry = run.finish()
+    return ended(code, hungry, run.log.read_text()[-400:])
+
+
+def ended(code: int, hungry: int, log: str) -> Outcome:
+    """Of a run that ended with ``code``, one rank of which had no rows so often."""
+    return Outcome({"hangs": int(code != 0), "hungry": hungry}, () if code == 0 else (f"train ended with {code}: {log}",))
+
+
+def fed(place: Path) -> Mapping[str, bool]:
+    """Whether a run that breaks, and one in which no rank ever went hungry, are found."""
+    part = Part("starved", 1, starved, STARVED)
+    return {
+        "nothing": not part.problems(ended(0, 3, "")),
+        "an error": bool(part.problems(ended(1, 3, "lost"))),
+        "nobody starved": bool(part.problems(ended(0, 0, ""))),
+    }
 
 
 def pids(status: dict[str, Any]) -> dict[str, int]:
@@ -156,12 +194,18 @@ class Group:
             time.sleep(0.02)
         return self.status
 
-    def finish(self) -> int:
-        """The exit code, once the run has ended."""
-        return self._process.wait(LONG_S)
+    def finish(self) -> tuple[int, int]:
+        """The exit code, once the run has ended, and for how many updates a rank had said until then that it had no rows."""
+        end, hungry = time.monotonic() + LONG_S, 0
+        while self._process.poll() is None and time.monotonic() < end:
+            self._timeline.watch(self._process.pid)
+            hungry = max(hungry, *(who.get("updates_without_rows", 0) for who in self.status.get("ranks", ())), 0)
+            time.sleep(0.02)
+        return self._process.wait(0.1), hungry
 
 
 BARS = (*at_most("back_s", FAULT_S), *told("rank"))
+STARVED = (*never("hangs"), *at_least("hungry", 1))
 DIGESTS = (*never("mismatches"), *at_least("compared", 100, SUM), *at_least("distinct", 2))
 
 PROMISE = Promise(
@@ -169,8 +213,8 @@ PROMISE = Promise(
     "The ranks of a learner never differ, and a rank that is lost never holds up the others: they train again within 60 s.",
     (
         Part("digests", 5, digests, DIGESTS, control=control),
-        Part("killed", 20, partial(fault, number=signal.SIGKILL), BARS),
-        Part("stopped", 20, partial(fault, number=signal.SIGSTOP), BARS),
-        Part("starved", 10, starved, never("hangs")),
+        Part("killed", 20, partial(fault, number=signal.SIGKILL), BARS, control=same_again),
+        Part("stopped", 20, partial(fault, number=signal.SIGSTOP), BARS, control=same_again),
+        Part("starved", 10, starved, STARVED, control=fed),
     ),
 )

@@ -83,12 +83,14 @@ def make():
     return rank
 
 
-def test_a_rank_updates_when_told_and_takes_part_with_its_last_rows_where_none_are_new(make):
+def test_a_rank_updates_when_told_and_takes_part_with_its_last_rows_where_none_are_new(make, caplog):
+    caplog.set_level("INFO")
     loop, feed, _, sac = make([["a"], ["b"], None, ["c"]], 4)
     loop.run()
     assert sac.made == [("a", True), ("b", True), ("b", False), ("c", True)]
     assert feed.said == {"learner/updates": 4, "updates_without_rows": 1}
     assert sac.closed
+    assert caplog.messages == ["leaving: rank 0 said so, at update 4"]
 
 
 def test_a_rank_that_never_had_rows_says_so_when_the_others_give_it_up(make):
