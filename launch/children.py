@@ -21,12 +21,6 @@ TAIL_LINES = 15
 LINE_CHARS = 300  # of a line that is shown among others
 TUNABLES = "GLIBC_TUNABLES"
 PAST_CACHE_BYTES = 1 << 15  # a row of a camera or more; glibc takes 16.1 KiB at least
-KEPT_BYTES = 512 << 20  # of messages that were read, more than are under way
-_COPIES = (
-    f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}",
-    f"glibc.malloc.mmap_threshold={32 << 20}",  # the largest that glibc takes
-    f"glibc.malloc.trim_threshold={KEPT_BYTES}",
-)
 THREAD_VARIABLES = (  # of the numeric libraries
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -128,11 +122,11 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def copy_variables() -> dict[str, str]:
-    """Environment variable by which glibc copies large rows past the cache, and keeps the memory of messages for the next.
+    """Environment variable by which glibc copies large rows past the cache.
 
     It is for a process that only hands them on to a GPU, and read when that starts. One that the user has set stays.
     """
-    return {TUNABLES: os.environ.get(TUNABLES, ":".join(_COPIES))}
+    return {TUNABLES: os.environ.get(TUNABLES, f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}")}
 
 
 def wait_all(children: Sequence[Child], deadline_s: float) -> list[Child]:

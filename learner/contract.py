@@ -43,6 +43,8 @@ REQUIRED = (
 PASSES = (  # methods that run networks
     "sac_state_features",
     "sac_target_features",
+    "sac_next_features",
+    "sac_actor_step_features",
     "sac_forward_actor",
     "sac_forward_critic",
     "sac_branches",
@@ -261,6 +263,19 @@ class SupportSACTraining(nn.Module):
         """Features for the target critics; another than role ``critic`` where encoders have slow copies too."""
         return self.sac_state_features(obs, "critic")
 
+    def sac_next_features(self, obs: Mapping[str, Tensor]) -> tuple[Any, Any]:
+        """Features of the next observations, for the actor and for the target critics; asked without gradients.
+
+        Here one after the other; a model that encodes alike for both does so once.
+        """
+        return self.sac_state_features(obs, "actor"), self.sac_target_features(obs)
+
+    def sac_actor_step_features(self, obs: Mapping[str, Tensor]) -> tuple[Any, Any]:
+        """Features for the actor's step: the actor's, and the critics', into which no gradient flows; likewise."""
+        with torch.no_grad():
+            critic_features = self.sac_state_features(obs, "critic")
+        return self.sac_state_features(obs, "actor"), critic_features
+
     def use_threads(self, threads: int) -> None:
         """Compute with so many threads on a CPU; 0: one up to two cores, else half of them, at most 8.
 
@@ -435,10 +450,16 @@ class SupportSACTraining(nn.Module):
         with self._multiplying():
             return self.sac_state_features(obs, role)
 
-    def target_features(self, obs: Mapping[str, Tensor]) -> Any:
-        """:meth:`sac_target_features` in the precision of training."""
+    @torch.no_grad()
+    def next_features(self, obs: Mapping[str, Tensor]) -> tuple[Any, Any]:
+        """:meth:`sac_next_features` in the precision of training."""
         with self._multiplying():
-            return self.sac_target_features(obs)
+            return self.sac_next_features(obs)
+
+    def actor_step_features(self, obs: Mapping[str, Tensor]) -> tuple[Any, Any]:
+        """:meth:`sac_actor_step_features` in the precision of training."""
+        with self._multiplying():
+            return self.sac_actor_step_features(obs)
 
     def _act(self, features: Any, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
         with self._multiplying():

@@ -57,9 +57,9 @@ class ConvEncoder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """``(B, H, W, C)`` or ``(B, h, H, W, C)`` uint8, to the network x / 255 - 0.5, as ``(B, F)``."""
         frames = images.unsqueeze(1) if images.dim() == 4 else images
-        x = frames.permute(0, 1, 4, 2, 3).flatten(1, 2).float() / 255 - 0.5
+        x = frames.permute(0, 1, 4, 2, 3).flatten(1, 2).float().div_(255).sub_(0.5)
         for layer in self.convolutions:
-            x = torch.relu(layer(x))
+            x = torch.relu_(layer(x))  # in place: what a convolution gives is large, and nobody else wants it
         return x.flatten(1)
 
 

@@ -236,6 +236,14 @@ class FlowPolicy(SupportSACTraining):
         """The prefix that the target critics see."""
         return self._critic_features(self.target_prefix, obs)
 
+    def sac_next_features(self, obs: Mapping[str, Tensor]) -> tuple[Prefix, Prefix]:
+        """As the contract says; one prefix for both, unless the critics have one of their own."""
+        return self._both(self.target_prefix, obs)
+
+    def sac_actor_step_features(self, obs: Mapping[str, Tensor]) -> tuple[Prefix, Prefix]:
+        """Likewise."""
+        return self._both(self.critic_prefix, obs)
+
     def sac_forward_actor(
         self, features: Prefix, generator: torch.Generator | None, deterministic: bool
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -384,14 +392,24 @@ class FlowPolicy(SupportSACTraining):
         falling: Tensor = scale * (own.level_end + 0.5 * (own.level - own.level_end) * (1.0 + torch.cos(math.pi * done)))
         return falling
 
-    def _critic_features(self, encoder: nn.Module | None, obs: Mapping[str, Tensor]) -> Prefix:
-        task = obs[TASK] if self.sac_tasks else None
+    def _critic_features(self, encoder: nn.Module | None, obs: Mapping[str, Tensor], seen: Prefix | None = None) -> Prefix:
+        """What critics see by an encoder of their own, or else of ``seen``, which the actor has seen; None: not yet."""
         if encoder is not None:
             own: Prefix = encoder(obs)
-            return own._replace(task=task)
+            return own._replace(task=self._task(obs))
+        if seen is None:
+            with torch.no_grad():
+                seen = self.sac_state_features(obs, "actor")
+        return seen.detach()._replace(state=self._critic_sight.state(obs), task=self._task(obs))
+
+    def _both(self, encoder: nn.Module | None, obs: Mapping[str, Tensor]) -> tuple[Prefix, Prefix]:
+        """The actor's features, and those of critics with such an encoder, into which no gradient flows."""
+        seen = self.sac_state_features(obs, "actor")
         with torch.no_grad():
-            shared: Prefix = self.sight.stored(self._stored, obs) if self._stored else self.prefix(obs)
-        return shared._replace(state=self._critic_sight.state(obs), task=task)
+            return seen, self._critic_features(encoder, obs, seen)
+
+    def _task(self, obs: Mapping[str, Tensor]) -> Tensor | None:
+        return obs[TASK] if self.sac_tasks else None
 
 
 def _frozen(module: Any) -> Any:

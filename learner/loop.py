@@ -23,6 +23,7 @@ from headrace.learner.blend import Blend
 from headrace.learner.claim import Claim
 from headrace.learner.feed import Feed
 from headrace.learner.group import Group, Order
+from headrace.learner.heap import keep_freed
 from headrace.learner.rank import RankLoop
 from headrace.learner.rater import Rater
 from headrace.learner.reach import Reach
@@ -55,6 +56,7 @@ def run(settings: LearnerSettings, clock: Clock | None = None) -> int:
         DeadlineExceeded: no session or no data in ``network.connect_s``.
     """
     stop = stop_on_signal()
+    keep_freed()
     with Group.join(settings.learner.rank_timeout_s, settings.learner.device) as group:
         return _run(settings, group, stop, clock or MonotonicClock())
 

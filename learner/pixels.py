@@ -142,11 +142,17 @@ class Pixels(GaussianActor):
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Tensor:
         """Encoded images, then the role's other keys, ``(B, F)`` float32; no gradient leads from the actor's to an encoder."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and role == "critic"):
-            return self._encode(self.encoders, obs, role)
+            return self._features(role, obs, self._encoded(self.encoders, role, obs))
 
     def sac_target_features(self, obs: Mapping[str, Tensor]) -> Tensor:
         """The same for the target critics, by their own encoders."""
-        return self._encode(self.target_encoders, obs, "critic")
+        return self._features("critic", obs, self._encoded(self.target_encoders, "critic", obs))
+
+    @torch.no_grad()
+    def sac_actor_step_features(self, obs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """As the contract says; each image is encoded once, since the critics see whatever the actor sees."""
+        encoded = self._encoded(self.encoders, "critic", obs)
+        return self._features("actor", obs, encoded), self._features("critic", obs, encoded)
 
     def sac_forward_critic(self, features: Tensor, action: Tensor, twin: str = ONLINE) -> Tensor:
         """Values of the N critics, ``(B, N)``."""
@@ -184,10 +190,13 @@ class Pixels(GaussianActor):
         seen = ("actor.", *(f"encoders.{self._cameras[o.key]}." for o in self._keys["actor"][0]))
         return {name: p.detach() for name, p in self.named_parameters() if name.startswith(seen)}
 
-    def _encode(self, encoders: nn.ModuleList, obs: Mapping[str, Tensor], role: str) -> Tensor:
+    def _encoded(self, encoders: nn.ModuleList, role: str, obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Camera -> its encoded images, of all that the role sees."""
+        return {o.key: encoders[self._cameras[o.key]](self._seen(obs[o.key])) for o in self._keys[role][0]}
+
+    def _features(self, role: str, obs: Mapping[str, Tensor], encoded: Mapping[str, Tensor]) -> Tensor:
         cameras, rest = self._keys[role]
-        parts = [encoders[self._cameras[o.key]](self._seen(obs[o.key])) for o in cameras]
-        return torch.cat([*parts, *(flat(obs[o.key], o) for o in rest)], dim=1)
+        return torch.cat([*(encoded[o.key] for o in cameras), *(flat(obs[o.key], o) for o in rest)], dim=1)
 
     def _seen(self, images: Tensor) -> Tensor:
         """Images at the size at which networks see them; those that are so small already stay."""

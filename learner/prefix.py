@@ -36,8 +36,8 @@ class Prefix(NamedTuple):
     memory: Any = None
 
     def detach(self) -> Prefix:
-        """The same, through which no gradient flows."""
-        return self._replace(tokens=self.tokens.detach(), state=self.state.detach())
+        """The same without what is the expert's alone, through which no gradient flows."""
+        return self._replace(tokens=self.tokens.detach(), state=self.state.detach(), memory=None)
 
 
 class Sight:

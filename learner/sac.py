@@ -263,7 +263,7 @@ class SAC(TrainState):
         """Gradients of the critics towards what their targets say of the next step, and that target."""
         model = self.model
         with torch.no_grad():
-            after = model.state_features(sample.next_obs, "actor"), model.target_features(sample.next_obs)
+            after = model.next_features(sample.next_obs)
             next_q, next_log_prob = model.sac_next_values(*after, self.generator, sample.next_action)
             target = self._target(sample, next_q, next_log_prob)
             conservatism = self._conservatism(sample, after[0])
@@ -284,9 +284,7 @@ class SAC(TrainState):
     def _actor_gradients(self, sample: Sample, alpha: Tensor) -> ActorGradients:
         """Gradients of the actor towards what the critics say of its own actions."""
         model, reduction = self.model, self.config.actor_reduction
-        with torch.no_grad():
-            critic_features = model.state_features(sample.obs, "critic")
-        actor_features = model.state_features(sample.obs, "actor")
+        actor_features, critic_features = model.actor_step_features(sample.obs)
         cloning = self._cloning(sample)
         found = model.sac_actor_gradients(actor_features, critic_features, alpha, self.generator, reduction, cloning)
         if found.log_prob is None:

@@ -95,9 +95,16 @@ class Steered(SupportSACTraining):
     def sac_state_features(self, obs: Mapping[str, Tensor], role: str) -> Seen:
         """The frozen prefix, and for the actor what is beside it."""
         prefix = self._sight.stored(self._stored, obs) if self._stored else self.base.sac_state_features(obs, "actor")
-        if self.sac_tasks and role == "critic":
-            prefix = prefix._replace(task=obs[TASK])
-        return Seen(prefix, self.beside(prefix) if role == "actor" else prefix.state[:, :0])
+        return Seen(prefix, self.beside(prefix)) if role == "actor" else self._judged(prefix, obs)
+
+    def sac_next_features(self, obs: Mapping[str, Tensor]) -> tuple[Seen, Seen]:
+        """As the contract says; the frozen policy looks once for both."""
+        seen = self.sac_state_features(obs, "actor")
+        return seen, self._judged(seen.prefix, obs)
+
+    def sac_actor_step_features(self, obs: Mapping[str, Tensor]) -> tuple[Seen, Seen]:
+        """Likewise: they are the same."""
+        return self.sac_next_features(obs)
 
     def sac_distribution(self, features: Seen) -> TanhGaussian:
         """What the actor draws from."""
@@ -110,6 +117,10 @@ class Steered(SupportSACTraining):
             raise SpecError(f"twin: {twin!r} is not one of {ONLINE}, {TARGET}")
         pool, heads = (self.pool, self.critics) if twin == ONLINE else (self.target_pool, self.target_critics)
         return judge(pool, heads, features.prefix, action)
+
+    def _judged(self, prefix: Prefix, obs: Mapping[str, Tensor]) -> Seen:
+        """What critics see of it."""
+        return Seen(prefix._replace(task=obs[TASK] if self.sac_tasks else None), prefix.state[:, :0])
 
     def actor_params(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The actor and its question."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 FLOW = ("tests/unit/learner/test_flow.py",)
+SHARED = ("tests/unit/learner/test_shared_features.py",)
 OFFLINE = ("tests/unit/learner/test_offline.py",)
 DEMOS, TABLE = "examples/envs/recording.py", ("tests/unit/examples/test_tabletop.py",)
 SMOLVLA, SMOL = "learner/smolvla.py", ("tests/unit/learner/test_smolvla.py",)
@@ -34,13 +35,6 @@ PATHS = (
         FLOW,
     ),
     Mutant("level-never-comes-down", POLICY, "self.updates += 1.0", "pass", FLOW),
-    Mutant(
-        "critics-train-the-shared-prefix",
-        POLICY,
-        "with torch.no_grad():\n            shared",
-        "if True:\n            shared",
-        FLOW,
-    ),
     Mutant("frozen-prefix-is-trained", POLICY, " and self.options.trains == ALL):", "):", FLOW),
     Mutant("padding-is-attended-to", PREFIX, "src_key_padding_mask=missing", "src_key_padding_mask=None", FLOW),
     Mutant("expert-attends-to-padding", "learner/expert.py", "memory_key_padding_mask=prefix.absent", "tgt_mask=None", FLOW),
@@ -64,6 +58,11 @@ PATHS = (
         "batches = batches[-1:] if plan.clones else",
         "batches = batches[:1] if plan.clones else",
         OFFLINE,
+    ),
+    # what is seen once
+    Mutant("critics-train-the-shared-prefix", POLICY, "return seen.detach()._replace(", "return seen._replace(", SHARED),
+    Mutant(
+        "a-prefix-for-each", POLICY, "self._critic_features(encoder, obs, seen)", "self._critic_features(encoder, obs)", SHARED
     ),
     # demonstrations
     Mutant("chunks-never-overlap", DEMOS, "min(chunk, len(steps)) if overlap", "1 if overlap", TABLE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 AUGMENT, PIXELS_TEST = ("tests/unit/learner/test_augment.py",), ("tests/unit/learner/test_pixels.py",)
+SHARED = ("tests/unit/learner/test_shared_features.py",)
 MODEL = "learner/pixels.py"
 SHRINKING, SHRINKING_TEST = "common/shrinking.py", ("tests/unit/common/test_shrinking.py",)
 
@@ -40,6 +41,15 @@ PIXELS = (
         "(torch.arange(height, device=device) + right)",
         AUGMENT,
     ),
+    Mutant("columns-move-in-other-rows", "learner/augment.py", "rows.unsqueeze(1)]", "columns.unsqueeze(1)]", AUGMENT),
+    Mutant(
+        "each-image-is-encoded-twice",
+        MODEL,
+        'self._features("actor", obs, encoded), self',
+        'self.sac_state_features(obs, "actor"), self',
+        SHARED,
+    ),
+    Mutant("the-arm-is-left-out", MODEL, "*(flat(obs[o.key], o) for o in rest)", "", SHARED + PIXELS_TEST),
     Mutant(
         "next-images-are-not-moved",
         "learner/sac.py",
@@ -64,8 +74,8 @@ PIXELS = (
     Mutant(
         "target-critics-look-through-the-online-encoder",
         MODEL,
-        'return self._encode(self.target_encoders, obs, "critic")',
-        'return self._encode(self.encoders, obs, "critic")',
+        'self._encoded(self.target_encoders, "critic", obs)',
+        'self._encoded(self.encoders, "critic", obs)',
         PIXELS_TEST,
     ),
     Mutant(
@@ -84,7 +94,7 @@ PIXELS = (
         '"shift": 0}',
         PIXELS_TEST,
     ),
-    Mutant("bytes-not-divided", "learner/encoder.py", ".float() / 255 - 0.5", ".float() - 0.5", PIXELS_TEST),
+    Mutant("bytes-not-divided", "learner/encoder.py", ".float().div_(255).sub_(0.5)", ".float().sub_(0.5)", PIXELS_TEST),
     Mutant(
         "encoder-file-with-nan-passes",
         "learner/encoder.py",

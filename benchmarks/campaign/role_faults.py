@@ -12,6 +12,7 @@ FATES = "tests/unit/launch/test_supervision_ranks.py"
 
 TRANSFER, DEMO_LOAD = ("tests/unit/launch/test_transfer.py",), ("tests/unit/launch/test_demo_load.py",)
 D4RL = ("tests/unit/launch/test_demo_d4rl.py",)
+HEAP = ("tests/unit/learner/test_heap.py",)
 
 ROLES = (
     Mutant("interpreter-torn-down", "launch/exits.py", "os._exit(code)", "sys.exit(code)", ENDS),
@@ -248,9 +249,18 @@ ROLES = (
     Mutant(
         "words-of-the-user-about-copies-are-lost",
         "launch/children.py",
-        'os.environ.get(TUNABLES, ":".join(_COPIES))',
-        '":".join(_COPIES)',
+        'os.environ.get(TUNABLES, f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}")',
+        'f"glibc.cpu.x86_non_temporal_threshold={PAST_CACHE_BYTES}"',
         ("tests/unit/launch/test_lineup.py",),
+    ),
+    Mutant("what-a-learner-frees-goes-back", "learner/heap.py", "mallopt(_TRIM_THRESHOLD, KEPT_BYTES)", "True", HEAP),
+    Mutant("layers-of-megabytes-are-mapped", "learner/heap.py", "mallopt(_MMAP_THRESHOLD, LARGEST_BYTES)", "True", HEAP),
+    Mutant(
+        "words-of-the-user-about-memory-are-lost",
+        "learner/heap.py",
+        '"glibc.malloc." in environment',
+        "False and '' in environment",
+        HEAP,
     ),
     Mutant(
         "several-ranks-in-one-process",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from campaign.planting import Mutant
 
 TESTS = ("tests/unit/learner/test_steered.py",)
+SHARED = ("tests/unit/learner/test_shared_features.py",)
 ARMS, JUDGED = "benchmarks/campaign/table_arms.py", ("tests/unit/benchmarks/test_table_arms.py",)
 ROUTED, STORED = ("tests/unit/learner/test_routed_critics.py",), ("tests/unit/learner/test_stored_prefix.py",)
 ASSEMBLER, DECIDING, SAMPLE = "actor/assembler.py", "actor/deciding.py", "learner/sample.py"
@@ -26,9 +27,16 @@ STEERING = (
     Mutant(
         "base-of-this-state-at-the-next",
         "learner/sac.py",
-        'after = model.state_features(sample.next_obs, "actor"), model.target_features(',
-        'after = model.state_features(sample.obs, "actor"), model.target_features(',
+        "after = model.next_features(sample.next_obs)",
+        "after = model.next_features(sample.obs)",
         TESTS,
+    ),
+    Mutant(
+        "the-base-looks-twice",
+        STEERED,
+        "return self.sac_next_features(obs)",
+        'return self.sac_state_features(obs, "actor"), self.sac_state_features(obs, "critic")',
+        SHARED,
     ),
     Mutant("base-is-saved", STEERED, 'return {f"base.{name}" for name in self.base.state_dict()}', "return set()", TESTS),
     Mutant("base-of-any-numbers", "learner/pretrained.py", "and not bool(torch.isfinite(tensor).all())", "and False", TESTS),
@@ -78,8 +86,8 @@ STEERING = (
     Mutant(
         "a-stored-prefix-is-run-all-the-same",
         FLOW,
-        "self.sight.stored(self._stored, obs) if self._stored else self.prefix(obs)",
-        "self.prefix(obs)",
+        "        if self._stored:\n            return self.sight.stored(self._stored, obs)\n",
+        "",
         STORED,
     ),
     Mutant("the-base-is-run-all-the-same", STEERED, "if self._stored else", "if False else", STORED),

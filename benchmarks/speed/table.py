@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from headrace.common.wire.batches import MOST_AHEAD
-from headrace.launch.children import copy_variables
+from headrace.launch.children import TUNABLES, copy_variables
+from headrace.learner.heap import KEPT_BYTES, LARGEST_BYTES
 from speed import data
 from speed.children import Child
 from speed.rows import Bar, Extra, Flat, Most, Row, Setup, Subject
@@ -125,10 +126,16 @@ def _sample_tcp(setup: Setup, stack: ExitStack) -> Subjects:
     return out
 
 
+def _as_on_a_gpu() -> dict[str, str]:
+    """Variables of who reads images as a learner on a GPU does, which says the half of them itself; the limits get them too."""
+    kept = f"glibc.malloc.mmap_threshold={LARGEST_BYTES}:glibc.malloc.trim_threshold={KEPT_BYTES}"
+    return {TUNABLES: f"{copy_variables()[TUNABLES]}:{kept}"}
+
+
 def _images(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
     endpoint = filled_buffer(setup, stack, "images", rows, rows)
-    copies = copy_variables()  # images are for a learner on a GPU, and the limits get what it gets
+    copies = _as_on_a_gpu()
     out: Subjects = {"headrace": _learner(stack, endpoint, "mapped", IMAGE_PREFETCH, copies)}
     gather = {"role": "gather", "rows": rows, "widths": [IMAGE_FRAME, IMAGE_FRAME, FLAT_ROW]}
     out["raw gather"] = stack.enter_context(Child("limits.py", gather, variables=copies))
@@ -141,7 +148,7 @@ def _images(setup: Setup, stack: ExitStack) -> Subjects:
 def _images_tcp(setup: Setup, stack: ExitStack) -> Subjects:
     rows = 2_000 if setup.quick else IMAGE_ROWS
     endpoint = filled_buffer(setup, stack, "images", rows, rows)
-    copies = copy_variables()  # images are for a learner on a GPU, and the limits get what it gets
+    copies = _as_on_a_gpu()
     out: Subjects = {"headrace": _learner(stack, endpoint, "socket", IMAGE_PREFETCH, copies)}
     size = 256 * 2 * IMAGE_FRAME
     pieces = {"role": "push", "size": size, "piece": 1 << 20}
