@@ -3,6 +3,7 @@
 
     .venv/bin/python benchmarks/gates.py                                    # everything that is not done yet
     .venv/bin/python benchmarks/gates.py --only pendulum-async,pendulum-sync
+    .venv/bin/python benchmarks/gates.py --only hopper-async --seeds 1,2
     .venv/bin/python benchmarks/gates.py --list                             # what there is and what is done
     .venv/bin/python benchmarks/gates.py --dry                              # what would run
     PEERS_VENVS=DIR .venv/bin/python benchmarks/gates.py --only halfcheetah-sb3,hopper-sb3,walker2d-sb3
@@ -25,8 +26,8 @@ How long: on two cores a Pendulum run takes about 2 to 6 minutes, 50,000 env ste
 likewise), 100,000 twice that, with crossq 50 to 90; 30,000 of the others 6 to 12; a reach run 5 to 15. That is some 15 hours
 in all, and no run may take more than 90 minutes.
 Each finished run adds one line to docs/results/gates.jsonl and is not run again while its settings stay the same, so a
-campaign can be stopped (Ctrl-C) and gone on with later, and two may run beside each other with different gates; a run that
-did not finish leaves no line. Runs lie in runs/, their pools are deleted when they have ended well.
+campaign can be stopped (Ctrl-C) and gone on with later, and two may run beside each other with different gates or seeds; a
+run that did not finish leaves no line. Runs lie in runs/, their pools are deleted when they have ended well.
 
 The last line on stdout is one JSON object: gate or comparison -> "passed", "FAILED", "measured" (nothing was asked),
 "unfinished" or "not run yet". Exit code 0: no gate failed and no run broke. benchmarks/report.py makes tables and curves.
@@ -47,12 +48,16 @@ from campaign.gate import SB3, Gate
 from campaign.process import ProcessFailed, guarded
 from campaign.registry import COMPARISONS, GATES
 
+from headrace.common.errors import ConfigError
+from headrace.launch.train_command import parse_seeds
+
 FILE = records.RESULTS / "gates.jsonl"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_only(parser, GATES, "gate")
+    parser.add_argument("--seeds", help="only these, such as 0..2 or 1,2; default: all that a gate asks for")
     parser.add_argument("--list", action="store_true", help="show the gates and which seeds are done, and exit")
     parser.add_argument("--dry", action="store_true", help="show what would run, and exit")
     args = parser.parse_args()
@@ -60,8 +65,13 @@ def main() -> int:
     if args.list:
         show(chosen)
         return 0
-    todo = pending(chosen, records.read(FILE))
-    print(f"{len(todo)} runs to do, {sum(len(g.seeds) for g in chosen) - len(todo)} done before", flush=True)
+    try:
+        seeds = None if args.seeds is None else parse_seeds(args.seeds)
+    except ConfigError as error:
+        parser.error(str(error))
+    wanted = [(gate, seed) for gate in chosen for seed in gate.seeds if seeds is None or seed in seeds]
+    todo = pending(wanted, records.read(FILE))
+    print(f"{len(todo)} runs to do, {len(wanted) - len(todo)} done before", flush=True)
     if args.dry:
         for gate, seed in todo:
             print(learning.command(gate, seed))
@@ -74,9 +84,9 @@ def main() -> int:
     return 1 if broken or any(v.state == gates.FAILED for v in verdicts.values()) else 0
 
 
-def pending(chosen: list[Gate], known: list[records.Record]) -> list[tuple[Gate, int]]:
-    """Runs without a record of the same settings, short gates first, one seed of each gate after the other."""
-    todo = [(g, seed) for g in chosen for seed in g.seeds if not gates.done(g, seed, learning.settings(g, seed), known)]
+def pending(wanted: list[tuple[Gate, int]], known: list[records.Record]) -> list[tuple[Gate, int]]:
+    """Of runs those without a record of the same settings, short gates first, one seed of each gate after the other."""
+    todo = [(g, seed) for g, seed in wanted if not gates.done(g, seed, learning.settings(g, seed), known)]
     return sorted(todo, key=lambda item: (item[0].env_steps, item[1]))
 
 

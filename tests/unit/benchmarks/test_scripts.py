@@ -43,22 +43,39 @@ def test_each_script_says_what_it_measures_how_long_it_takes_and_what_its_last_l
     assert "last line" in text
 
 
+def runs_of(*gates):
+    return [(gate, seed) for gate in gates for seed in gate.seeds]
+
+
 def test_gates_are_pending_until_a_record_of_the_same_settings_is_there():
     script = load("gates")
     gate = script.GATES["pendulum-async"]
-    todo = script.pending([gate], [])
+    todo = script.pending(runs_of(gate), [])
     assert todo == [(gate, seed) for seed in gate.seeds]
     settings = script.learning.settings(gate, 0)
     assert settings["pacing"]["env_steps"] == 10_000
-    assert script.pending([gate], [{"gate": gate.name, "seed": 0, "settings": settings}]) == todo[1:]
+    assert script.pending(runs_of(gate), [{"gate": gate.name, "seed": 0, "settings": settings}]) == todo[1:]
     changed = {**settings, "pacing": {**settings["pacing"], "ratio": 2.0}}
-    assert script.pending([gate], [{"gate": gate.name, "seed": 0, "settings": changed}]) == todo
+    assert script.pending(runs_of(gate), [{"gate": gate.name, "seed": 0, "settings": changed}]) == todo
+
+
+@pytest.mark.parametrize(("seeds", "said"), [("1,2", "2 runs to do"), ("0..1", "2 runs to do"), ("7", "0 runs to do")])
+def test_some_seeds_of_a_gate(seeds, said, tmp_path, monkeypatch, capsys):
+    script = load("gates")
+    monkeypatch.setattr(script, "FILE", tmp_path / "gates.jsonl")
+    monkeypatch.setattr("sys.argv", ["gates.py", "--only", "hopper-async", "--seeds", seeds, "--dry"])
+    assert script.main() == 0
+    assert capsys.readouterr().out.startswith(said)
+    monkeypatch.setattr("sys.argv", ["gates.py", "--seeds", "some"])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "--seeds: 'some' is neither a range" in capsys.readouterr().err
 
 
 def test_short_gates_come_first_and_a_run_that_broke_leaves_no_record(tmp_path, monkeypatch, capsys):
     script = load("gates")
     chosen = [script.GATES[name] for name in ("halfcheetah-sb3", "reach-sac", "pendulum-sync")]
-    todo = script.pending(chosen, [])
+    todo = script.pending(runs_of(*chosen), [])
     assert [gate.name for gate, _ in todo] == ["reach-sac"] * 3 + ["pendulum-sync"] * 5 + ["halfcheetah-sb3"] * 5
     monkeypatch.setattr(script, "FILE", tmp_path / "gates.jsonl")
 
