@@ -16,8 +16,8 @@ What it measures, each run judged by a deterministic evaluation in an environmen
 - ``*-sb3``: stable-baselines3 at the settings of the ``*-async`` gate of that name, so far as it takes them: 5 seeds of
   HalfCheetah-v4, and 3 of Hopper-v4 and Walker2d-v4 at 30,000, which are reported and not judged.
 - ``reach-rlpd``: success with 50 demonstrations where a touch alone is rewarded; ``reach-sac``: the same without any.
-- ``pixel-reach-shift`` and ``pixel-reach-still``: success from pictures of 48 x 48, moved at random in training (15,000 env
-  steps, an update for each), and not (100,000, an update for four).
+- ``pixel-reach-shift`` and ``pixel-reach-still``: success from pictures of 48 x 48, moved at random in training, and not;
+  100,000 env steps, an update for each four of them.
 
 DIR holds a virtual environment ``sb3`` with torch==2.13.0, stable-baselines3 and ``gymnasium[mujoco]`` of the version that
 headrace uses. Nothing of it is a dependency of headrace.
