@@ -124,6 +124,11 @@ class RunConfig:
         for key, ema in (("actor.ema", self.actor.ema), ("eval.ema", self.eval.ema)):
             if ema and self.learner.ema_decay is None:
                 raise ConfigError(f"{key}: true with learner.ema_decay none, so there is no average; nearest valid: false")
+        if self.learner.normalise_obs and self.model.type in ("pixels", "flow", "residual", "dsrl"):
+            raise ConfigError(
+                f"learner.normalise_obs: true with model.type {self.model.type}, but actors normalise for the mlp only; nearest"
+                " valid: false"
+            )
         if not self.learner.resample_target_action and not self.window.next_action:
             raise ConfigError(
                 "learner.resample_target_action: false with window.next_action false, so rows hold no next action; nearest"

@@ -221,7 +221,7 @@ class SyncRun:
                 self.pacing.drawable = False
                 return
             self.pool.grant_updates(1, offline=offline)
-            self._metrics = self.sac.update(batch, statistics, *actor_batch)
+            self._metrics |= self.sac.update(batch, statistics, *actor_batch)  # of steps not made: the last ones
             self._batch = batch
             if self.sac.td_error is not None:
                 errors = self.sac.td_error.cpu().numpy()

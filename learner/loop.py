@@ -158,7 +158,7 @@ class LearnerLoop:
         """One update of all ranks."""
         self._group.order(Order.UPDATE)
         batch, *actor_batch = batches
-        self._metrics = self.sac.update(batch, self._feed.statistics, *actor_batch)
+        self._metrics |= self.sac.update(batch, self._feed.statistics, *actor_batch)  # of steps not made: the last ones
         if self.sac.device.type != "cpu":
             for ahead in self._feed.peek():
                 self.sac.prepare.ahead(ahead)

@@ -15,6 +15,20 @@ PRECISION = ("tests/unit/learner/test_precision.py",)
 SWITCHED = ("tests/unit/learner/test_switched.py",)
 
 LEARNER = (
+    Mutant(
+        "what-the-actor-said-is-forgotten",
+        "learner/loop.py",
+        "self._metrics |= self.sac.update",
+        "self._metrics = self.sac.update",
+        ("tests/unit/learner/test_loop.py",),
+    ),
+    Mutant(
+        "a-normaliser-that-no-actor-has",
+        "launch/config.py",
+        "if self.learner.normalise_obs and self.model.type in",
+        "if False and self.model.type in",
+        ("tests/unit/launch/test_config.py",),
+    ),
     # switches
     Mutant(
         "choices-count-alike-however-likely",

@@ -85,6 +85,10 @@ def test_another_schema_is_refused():
             "--learner.resample_target_action false",
             "learner.resample_target_action: false with window.next_action false, so rows hold no next action; nearest",
         ),
+        (
+            "--learner.normalise_obs true --model.type flow",
+            "learner.normalise_obs: true with model.type flow, but actors normalise for the mlp only; nearest valid: false",
+        ),
         ("--actor.ema true", "actor.ema: true with learner.ema_decay none, so there is no average; nearest valid: false"),
         ("--eval.ema true", "eval.ema: true with learner.ema_decay none, so there is no average; nearest valid: false"),
     ],

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import torch
-from helpers.learner import make_spec
+from helpers.learner import make_batch, make_spec
 
 from headrace.common.clock import ManualClock
 from headrace.common.errors import CheckpointError
@@ -40,11 +40,11 @@ class Sinks:
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "PUBLISH_S", 0.0)
-    config = LearnerConfig(batch_size=4)
     model = ModelConfig(options={"hidden": [8]})
     welcome = Welcome(1, 5.0, 0.5, 1 << 20, 1 << 18, 1 << 28, make_spec().to_dict())
 
-    def learner(init_from=None, offline=0):
+    def learner(init_from=None, offline=0, **options):
+        config = LearnerConfig(batch_size=4, **options)
         settings = loop.LearnerSettings("", "l", config, model, SinkConfig(), NetworkConfig(), tmp_path, 0, init_from, offline)
         return loop.LearnerLoop(settings, welcome, Feed(4, 2, statistics=False), Link(), Sinks(), ManualClock())
 
@@ -94,6 +94,18 @@ def test_a_checkpoint_that_failed_is_told_at_once_and_tried_again_soon(made, mon
     assert "not_saved" not in made._feed.pulse().report
     made._clock.advance(loop.SAVE_AGAIN_S)
     assert not made._save_due()
+
+
+def test_what_the_last_step_of_the_actor_said_is_told_until_the_next(make):
+    made = make(actor_update_interval=2)
+    batch = make_batch(make_spec(), 4)
+    made._update([batch])
+    assert "sac/alpha" not in made._metrics
+    made._update([batch])
+    alpha, loss = (float(made._metrics[name]) for name in ("sac/alpha", "critic/loss"))
+    made._update([batch])
+    assert float(made._metrics["sac/alpha"]) == alpha
+    assert float(made._metrics["critic/loss"]) != loss
 
 
 def test_metrics_that_are_not_written_are_told(made):
