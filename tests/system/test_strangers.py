@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -33,8 +34,10 @@ def test_a_message_that_never_ends_costs_no_row_and_no_more_than_the_cap(tmp_pat
             time.sleep(0.002)
         thread.join()
         assert cap / 2 < most < before["memory"]["rss_bytes"] + cap
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            buffer.wait(3)  # a buffer that is about to end has closed the connection before
         if buffer.poll() is not None:  # else its library hung up on who asked for more
-            assert buffer.wait(10) != 0
+            assert buffer.returncode != 0
             run.buffer()
         after = run.wait(lambda s: s["env_steps"] > before["env_steps"] + 300, 20, watch=("actor-0", "buffer"))
         assert after["counters"]["lost_before"] == 0
