@@ -124,7 +124,7 @@ class RunConfig:
         for key, ema in (("actor.ema", self.actor.ema), ("eval.ema", self.eval.ema)):
             if ema and self.learner.ema_decay is None:
                 raise ConfigError(f"{key}: true with learner.ema_decay none, so there is no average; nearest valid: false")
-        if self.learner.normalise_obs and self.model.type in ("pixels", "flow", "residual", "dsrl"):
+        if self.learner.normalise_obs and ":" not in self.model.type and self.model.type != ModelConfig().type:
             raise ConfigError(
                 f"learner.normalise_obs: true with model.type {self.model.type}, but actors normalise for the mlp only; nearest"
                 " valid: false"

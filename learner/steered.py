@@ -118,10 +118,6 @@ class Steered(SupportSACTraining):
         pool, heads = (self.pool, self.critics) if twin == ONLINE else (self.target_pool, self.target_critics)
         return judge(pool, heads, features.prefix, action)
 
-    def _judged(self, prefix: Prefix, obs: Mapping[str, Tensor]) -> Seen:
-        """What critics see of it."""
-        return Seen(prefix._replace(task=obs[TASK] if self.sac_tasks else None), prefix.state[:, :0])
-
     def actor_params(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The actor and its question."""
         yield from self.actor_pool.named_parameters(prefix="actor_pool")
@@ -160,3 +156,7 @@ class Steered(SupportSACTraining):
         """This class, with the options that acting depends on and the digest of the policy that it steers."""
         acting = replace(self.options, critics=1, critic_hidden=(), critic_tasks=0, stored=False)
         return {**super().policy_description(), "options": dump(acting), "base": self._base_digest}
+
+    def _judged(self, prefix: Prefix, obs: Mapping[str, Tensor]) -> Seen:
+        """What critics see of it."""
+        return Seen(prefix._replace(task=obs[TASK] if self.sac_tasks else None), prefix.state[:, :0])

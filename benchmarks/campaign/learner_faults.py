@@ -25,8 +25,8 @@ LEARNER = (
     Mutant(
         "a-normaliser-that-no-actor-has",
         "launch/config.py",
-        "if self.learner.normalise_obs and self.model.type in",
-        "if False and self.model.type in",
+        'if self.learner.normalise_obs and ":" not in',
+        'if False and ":" not in',
         ("tests/unit/launch/test_config.py",),
     ),
     # switches

@@ -29,10 +29,6 @@ def _pendulum(name: str, mode: str, **rest: Any) -> Gate:
     return Gate(name, "Pendulum-v1", "pendulum.yaml", mode, FIVE, 10_000, 20, marks, bars, deadline_s=1800, **rest)
 
 
-# Without shifts critics learn pictures by heart: it takes many of them, and fewer updates of each.
-PICTURES_ENOUGH = {"pacing.ratio": 0.25, "pool.capacity": 60_000, "eval.every": 5_000}
-
-
 def _mujoco(
     name: str, mode: str, seeds: tuple[int, ...], env_steps: int, bars: Bars, words: Mapping[str, Any] = NO_WORDS, **rest: Any
 ) -> Gate:
@@ -48,11 +44,8 @@ def _reach(name: str, env: str, example: str, bars: Bars, env_steps: int, **rest
     return Gate(name, env, example, ASYNC, THREE, env_steps, 50, marks, bars, SUCCESS, **rest)
 
 
-def _pixel_reach(name: str, **options: int) -> Gate:
-    words = {**{f"model.options.{key}": value for key, value in options.items()}, **PICTURES_ENOUGH}
-    return _reach(name, PIXELS, "pixel_reach.yaml", Bars(each=0.8), 100_000, words=words)
-
-
+# Without shifts critics learn pictures by heart: it takes many of them, and fewer updates of each.
+_MANY_PICTURES = {"pacing.ratio": 0.25, "pool.capacity": 60_000, "eval.every": 5_000}
 _CHEETAH, _NOTHING = Bars(each=2500.0, mean=3460.0), Bars()
 _GATES = (
     _pendulum("pendulum-async", ASYNC),
@@ -70,8 +63,15 @@ _GATES = (
     _mujoco("walker2d-sb3", SB3, THREE, 30_000, _NOTHING),
     _reach("reach-rlpd", REACH, "reach_rlpd.yaml", Bars(each=0.9), 6_000, demos=50, words={"pool.demos": [DEMOS]}),
     _reach("reach-sac", REACH, "reach_sac.yaml", Bars(below=0.2), 6_000),
-    _pixel_reach("pixel-reach-shift"),
-    _pixel_reach("pixel-reach-still", shift=0),
+    _reach("pixel-reach-shift", PIXELS, "pixel_reach.yaml", Bars(each=0.8), 100_000, words=_MANY_PICTURES),
+    _reach(
+        "pixel-reach-still",
+        PIXELS,
+        "pixel_reach.yaml",
+        Bars(each=0.8),
+        100_000,
+        words={"model.options.shift": 0, **_MANY_PICTURES},
+    ),
 )
 GATES = {gate.name: gate for gate in _GATES}
 

@@ -27,11 +27,12 @@ from helpers import group
 from helpers.roles import TESTS, scripted
 
 from headrace.launch.leash import leash
+from headrace.learner.config import LearnerConfig
 
 UPDATES, QUICK_UPDATES = 2000, 300
 RANKS, FAULT_S, LONG_S = 2, 60.0, 180.0
 SILENT_S = 15.0
-AHEAD = 64  # updates that may have been granted and not made: twice `learner.prefetch_batches`
+AHEAD = 2 * LearnerConfig().prefetch_batches  # updates that may have been granted and not made
 CONFIG: dict[str, Any] = {
     "actor": {"count": 1},
     "eval": {"every": 0, "final_episodes": 0},
