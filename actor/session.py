@@ -107,9 +107,8 @@ class Session:
         self._running = False
         self._cut = False  # something of this episode was missed
         self._unheard = self._absent = False  # nobody heard of its beginning; and no verdict on it means anything
-        self._recorded = self._missed = 0
+        self._recorded = 0
         self._failure: BaseException | None = None
-        self._leave_by: float | None = None  # when close() was called, until when it waits
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-session", daemon=True)
         self._link.start()

@@ -27,7 +27,7 @@ class ActionExpert(nn.Module):
 
     def __init__(self, actions: int, dims: int, *, width: int, heads: int, layers: int, levels: bool) -> None:
         super().__init__()
-        self._dims, self._width = dims, width
+        self._width = width
         self.embed = nn.Linear(dims, width)
         self.places = nn.Parameter(0.02 * torch.randn(actions, width))
         self.time = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width))
