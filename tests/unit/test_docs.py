@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
+from headrace.buffer import SACReplayPool
+from headrace.common.specs import OUTCOME_SUCCESS
+from headrace.launch.cli import main
 from headrace.launch.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,10 +88,48 @@ def test_every_heading_that_a_link_names_exists(page):
     assert [(str(file), name) for file, name in own if file.suffix == ".md" and name not in anchors_of(file)] == []
 
 
-def test_the_page_about_training_names_every_key_of_the_learner_and_none_that_does_not_exist():
-    page = (ROOT / "docs" / "training.md").read_text()
+def keys_on(page: str) -> tuple[set[str], set[str]]:
+    """Keys of a run's config, and what looks like some on a page of docs."""
     sections = {name: kind for name, kind in get_type_hints(RunConfig).items() if is_dataclass(kind)}
     keys = {f"{name}.{field.name}" for name, section in sections.items() for field in fields(section)}
-    named = set(re.findall(rf"`(?:--)?((?:{'|'.join(sections)})\.\w+)", page))
-    assert sorted(named - keys - {"metrics.jsonl"}) == []  # a file
+    text = (ROOT / "docs" / page).read_text()
+    return keys, set(re.findall(rf"`(?:--)?((?:{'|'.join(sections)})\.\w+)", text)) - {"metrics.jsonl"}  # a file
+
+
+def test_the_page_about_training_names_every_key_of_the_learner_and_none_that_does_not_exist():
+    keys, named = keys_on("training.md")
+    assert sorted(named - keys) == []
     assert sorted(key for key in keys - named if key.startswith("learner.")) == []
+
+
+def test_the_page_for_those_who_come_from_elsewhere_names_keys_that_exist():
+    keys, named = keys_on("coming-from.md")
+    theirs = {"actor.global_batch_size", "actor.micro_batch_size", "model.learn"}  # RLinf's and stable-baselines3's
+    assert len(named) > 40
+    assert sorted(named - keys - theirs - {"pool.update_priorities"}) == []  # a call
+
+
+def test_pickled_transitions_of_hil_serl_become_a_file_that_an_import_reads(tmp_path, monkeypatch):
+    def step(n, *, done):
+        seen = {"state": np.full((1, 3), n, np.float32), "wrist": np.full((1, 4, 4, 3), n, np.uint8)}
+        after = {key: value + 1 for key, value in seen.items()}
+        return {
+            "observations": seen,
+            "next_observations": after,
+            "actions": np.full(2, n / 10),
+            "rewards": float(done),
+            "dones": done,
+        }
+
+    monkeypatch.chdir(tmp_path)
+    Path("demos.pkl").write_bytes(pickle.dumps([step(n, done=n in (2, 5)) for n in range(6)]))
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "coming-from.md").read_text(), re.DOTALL)
+    exec(compile(code, "docs/coming-from.md", "exec"), {})  # noqa: S102 - a page of this repository
+    assert main(["pool", "import", "demos.hdf5", "pool", "--low", "-1", "--high", "1", "--outcome", "success"]) == 0
+    with SACReplayPool(6, path=Path("pool"), rng=np.random.default_rng(0)) as pool:
+        rows = pool.sample(6)
+    order = np.argsort(rows.obs["state"][:, 0])
+    assert rows.obs["state"][order][:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert rows.next_obs["wrist"][order][:, 0, 0, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert rows.rows["terminated"][order].ravel().tolist() == [0, 0, 1, 0, 0, 1]
+    assert set(rows.rows["outcome"].ravel().tolist()) == {OUTCOME_SUCCESS}

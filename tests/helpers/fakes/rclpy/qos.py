@@ -1,0 +1,3 @@
+"""Quality of service."""
+
+qos_profile_sensor_data = "sensor data"

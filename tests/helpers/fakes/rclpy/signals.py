@@ -1,0 +1,5 @@
+"""What rclpy does with signals."""
+
+
+class SignalHandlerOptions:
+    NO = "no"
