@@ -11,6 +11,7 @@ from campaign.cluster_faults import CLUSTER
 from campaign.data_faults import DATA
 from campaign.deciding_faults import DECIDING
 from campaign.drawing_faults import DRAWING
+from campaign.driver_faults import DRIVERS
 from campaign.fleet_faults import FLEET
 from campaign.flow_faults import PATHS
 from campaign.form_faults import FORMS
@@ -47,6 +48,7 @@ MUTANTS = {
         *DATA,
         *DECIDING,
         *DRAWING,
+        *DRIVERS,
         *FLEET,
         *FORMS,
         *FROM_DATA,
