@@ -38,7 +38,7 @@ from headrace.launch.pools import find_past
 from headrace.launch.progress import Progress
 from headrace.launch.reporting import Reporter
 from headrace.launch.resumable import require_resumable
-from headrace.launch.rundir import RunDir, write_whole
+from headrace.launch.rundir import RunDir, each_line, write_whole
 from headrace.launch.stash import move_tree
 from headrace.launch.supervise import Status, Supervisor
 from headrace.launch.supervision import DONE, INTERRUPTED, Supervision
@@ -59,6 +59,7 @@ class TrainResult:
         updates: optimiser updates that the final policy has had, in both phases.
         updates_granted: updates that were granted to learners, which the status calls updates.
         updates_lost: the difference: made or begun by a learner that died before its next checkpoint.
+        updates_skipped: those of ``updates`` that changed nothing, since a loss or a gradient was not finite.
         wall_s: seconds from the start of this call (of a resumed run: of the last one) to the end of the last role, final
             evaluation excluded.
         achieved_ratio: online updates that the final policy has had per env step after the minimum fill.
@@ -89,6 +90,7 @@ class TrainResult:
     best: Mapping[str, Any] | None = None
     eval_success_rate: float | None = None
     resumed: bool = False
+    updates_skipped: int = 0
 
 
 def train(config: RunConfig | Mapping[str, Any] | Path | str, *, init_from: Path | str | None = None) -> TrainResult:
@@ -191,7 +193,7 @@ def require_verdict(result: TrainResult) -> TrainResult:
 
 
 def require_updates(config: RunConfig, result: TrainResult) -> None:
-    """Refuse to call a run done whose learner saved no update, or never had the rows for those that the run waits for.
+    """Refuse to call a run done whose learner saved no update, skipped all, or had no rows for those that the run waits for.
 
     Raises:
         HeadraceError: it did not.
@@ -202,6 +204,11 @@ def require_updates(config: RunConfig, result: TrainResult) -> None:
             f" (learner.checkpoint_every_updates {config.learner.checkpoint_every_updates}); the rows are in the pool:"
             f" headrace train --resume {result.run_dir} --pacing.env_steps MORE"
         )
+    if result.updates and result.updates_skipped >= result.updates:
+        raise HeadraceError(
+            f"all {result.updates} updates were skipped, since a loss or a gradient was not finite: the policy is as it began;"
+            f" look at rewards and observations of the env, and at the losses in {RunDir(Path(result.run_dir)).metrics}"
+        )
     pacing, online = config.pacing, result.updates_granted - result.offline_updates
     waits = pacing.hold_learner or pacing.hold_actors
     owed = math.floor(pacing.ratio * max(0, result.env_steps - pacing.min_fill)) if waits else 0
@@ -211,6 +218,12 @@ def require_updates(config: RunConfig, result: TrainResult) -> None:
             f"the run's env steps are done, but only {result.updates_granted} of {owed + pacing.offline_updates} updates were"
             f" made: the pool never had enough rows for learner.batch_size {config.learner.batch_size}{sets}"
         )
+
+
+def skipped(metrics: Path) -> int:
+    """How many updates of the run changed nothing, as the last line says that tells it."""
+    told = [line["sac/updates_skipped"] for line in each_line(metrics) if line.get("sac/updates_skipped") is not None]
+    return int(told[-1]) if told else 0
 
 
 class Stopped(KeyboardInterrupt):
@@ -251,7 +264,7 @@ class _Job:
         for pool, home in self._pools():
             if pool != home and not is_pool(pool) and is_pool(home):
                 move_tree(home, pool, self._progress.notice)
-        hurried = False
+        hurried, aside = False, self._set_aside()
         try:
             return self._synchronously() if self._config.run.mode == "sync" else self._supervised()
         except Stopped as stopped:
@@ -259,8 +272,16 @@ class _Job:
             raise
         finally:
             self._reporter.close(hurried=hurried)
+            if damaged := self._set_aside() - aside:
+                self._progress.notice(
+                    f"damaged checkpoints were passed over for an earlier one, and set aside: {', '.join(sorted(damaged))} in"
+                    f" {self._run.checkpoints}; {self._run.logs} say what is damaged"
+                )
             for pool, home in self._pools():
                 self._bring_home(pool, home, hurried)
+
+    def _set_aside(self) -> set[str]:
+        return {path.name for path in self._run.checkpoints.glob("damaged-*")}
 
     def _refuse_left_out(self) -> None:
         """Refuse to go on beside the rows of a shard that the run had, and would have no more."""
@@ -361,6 +382,7 @@ class _Job:
             best=self._best(),
             eval_success_rate=None if verdict is None else verdict.success_rate,
             resumed=self._resumed,
+            updates_skipped=min(updates, skipped(self._run.metrics)),
         )
         write_whole(self._run.result, json.dumps(asdict(result), indent=2, allow_nan=False) + "\n")
         if failure:

@@ -56,6 +56,7 @@ from headrace.launch.supervise import Status, Watcher
 from headrace.launch.sync_actor import SyncActor
 from headrace.launch.sync_watch import SyncWatch
 from headrace.learner import checkpoint
+from headrace.learner.checkpoint import Checkpoint
 from headrace.learner.models import make_model
 from headrace.learner.report import Report
 from headrace.learner.sac import SAC
@@ -122,7 +123,7 @@ class SyncRun:
     ) -> None:
         self._config, self._run, self._watcher, self._sinks, self._clock = config, run, watcher, sinks, clock
         self._update_log = update_log
-        pool_dir, newest = run.pool_dir(config.run.pool_dir), checkpoint.newest(run.checkpoints)
+        pool_dir, newest = run.pool_dir(config.run.pool_dir), checkpoint.resume(run.checkpoints)
         if newest is None:
             shutil.rmtree(pool_dir, ignore_errors=True)  # of an attempt that ended before its first checkpoint
         self.spec, self._complete = columns_of(config.window, make_spec(config.env, config.window), config.actor.device)
@@ -309,12 +310,11 @@ class SyncRun:
             actor.begin()
         return path
 
-    def _restore(self, newest: Path) -> None:
-        found = checkpoint.read(newest)
-        own = json.loads((newest / STATE).read_text())
-        if not self.pool.load(newest / POOL):
-            raise CheckpointError(f"{newest / POOL}: the pool is missing; this is no checkpoint of a synchronous run")
-        self.sac.set_state(found.state)
+    def _restore(self, newest: Checkpoint) -> None:
+        own = json.loads((newest.path / STATE).read_text())
+        if not self.pool.load(newest.path / POOL):
+            raise CheckpointError(f"{newest.path / POOL}: the pool is missing; this is no checkpoint of a synchronous run")
+        self.sac.set_state(newest.state)
         for actor in self.actors:
             actor.set_state(own["actors"][actor.name])
         self._evaluate_at = own["evaluate_at"]
@@ -322,7 +322,7 @@ class SyncRun:
         self._saved_step = self.sac.step
         self._told = Report(LEARNER_ID, self._clock.now(), self.sac.step)
         self._observe()
-        self._watcher.notice(f"continuing {newest.name} at {self.executed} env steps")
+        self._watcher.notice(f"continuing {newest.path.name} at {self.executed} env steps")
 
     def digest(self) -> str:
         """SHA-256 in hex over every tensor, row, counter and random state; equal for equal runs at the end of an episode."""

@@ -129,6 +129,7 @@ def print_result(result: TrainResult) -> None:
         ("env steps", f"{result.env_steps:,}"),
         ("updates", f"{result.updates:,} ({offline}{result.achieved_ratio:.3f} per env step after the minimum fill)"),
         *([("updates lost", lost)] if result.updates_lost else []),
+        *([("updates skipped", f"{result.updates_skipped:,}: loss or gradient not finite")] if result.updates_skipped else []),
         ("wall clock (since resumed)" if result.resumed else "wall clock", f"{result.wall_s:.1f} s"),
         ("seed", str(result.seed)),
     ]

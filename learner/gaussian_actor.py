@@ -18,7 +18,7 @@ from headrace.learner.switched import SwitchedGaussian
 
 
 class GaussianActor(SupportSACTraining):
-    """A model whose ``actor`` maps features to ``(B, 2D)``, and whose options have ``switches``.
+    """A model whose ``actor`` maps features to ``(B, 2D)``, and whose options may have ``switches``.
 
     Raises:
         ConfigError: an option is unknown or out of range.
@@ -29,7 +29,7 @@ class GaussianActor(SupportSACTraining):
 
     def __init__(self, spec: TransitionSpec, **options: Any) -> None:
         super().__init__(spec, **options)
-        self._switches = switch_places(spec.action, self.options.switches)
+        self._switches = switch_places(spec.action, getattr(self.options, "switches", ()))
 
     @property
     def sac_switches(self) -> Sequence[int]:

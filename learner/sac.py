@@ -97,6 +97,8 @@ class SAC(TrainState):
         self._critic_clip = config.grad_clip if config.critic_grad_clip is None else config.critic_grad_clip
         self._parts = parts_of(config, model)
         self._subset = CriticSubset(config.target_critics, self.generator, self._group)
+        if hasattr(model.options, "critics"):  # of another model the first update tells
+            self._subset.require(model.options.critics)
         self._skip = torch.zeros((), device=self.device)
         self._mean_abs_q = torch.ones((), device=self.device)
         self._recorded: Recorded | None = None

@@ -22,6 +22,17 @@ class CriticSubset:
         self._wanted, self._generator, self._group = wanted, generator, group
         self._drawn: Tensor | None = None
 
+    def require(self, critics: int) -> None:
+        """Refuse a model of fewer critics.
+
+        Raises:
+            ConfigError: there are not so many.
+        """
+        if self._wanted is not None and self._wanted > critics:
+            raise ConfigError(
+                f"learner.target_critics: {self._wanted} of the model's {critics} critics; nearest valid: {critics}"
+            )
+
     def renew(self) -> None:
         """Another update begins."""
         self._drawn = None
@@ -35,10 +46,7 @@ class CriticSubset:
         critics = values.shape[1]
         if self._wanted is None or self._wanted == critics:  # nothing is drawn, so that all other noise is that of SAC
             return values
-        if self._wanted > critics:
-            raise ConfigError(
-                f"learner.target_critics: {self._wanted} of the model's {critics} critics; nearest valid: {critics}"
-            )
+        self.require(critics)
         if self._drawn is None:
             self._drawn = torch.randperm(critics, generator=self._generator, device=values.device)[: self._wanted]
             self._group.copy_first([self._drawn])

@@ -164,10 +164,13 @@ class TrainState:
             tensors.setdefault(group, {})[key] = tensor
         generator = tensors[""].pop("generator", None)
         if generator is None or "step" not in state["scalars"]:
-            raise CheckpointError("learner state: generator or step is missing")
+            raise CheckpointError(f"learner state: {'generator' if generator is None else 'step'} is missing")
         copy_tensors(self._tensors(), tensors[""], "learner")
         for name, own in parts.items():
-            own.set_state(tensors.get(name, {}))
+            try:
+                own.set_state(tensors.get(name, {}))
+            except CheckpointError as error:
+                raise CheckpointError(f"{name}: {error}") from error
         self._restore_noise(generator.cpu(), int(state["scalars"]["step"]))
         self.step = int(state["scalars"]["step"])
 

@@ -13,6 +13,8 @@ UPLOADS, FEED = ("tests/unit/learner/test_uploads.py",), ("tests/unit/learner/te
 LOSSES, MLP = ("tests/unit/learner/test_losses.py",), ("tests/unit/learner/test_mlp.py",)
 PRECISION = ("tests/unit/learner/test_precision.py",)
 SWITCHED = ("tests/unit/learner/test_switched.py",)
+TEMPERATURE, SAC = ("tests/unit/learner/test_temperature.py",), ("tests/unit/learner/test_sac.py",)
+LOOP, TRAIN = ("tests/unit/learner/test_loop.py",), ("tests/unit/launch/test_train.py",)
 
 LEARNER = (
     Mutant(
@@ -20,7 +22,7 @@ LEARNER = (
         "learner/loop.py",
         "self._metrics |= self.sac.update",
         "self._metrics = self.sac.update",
-        ("tests/unit/learner/test_loop.py",),
+        LOOP,
     ),
     Mutant(
         "a-normaliser-that-no-actor-has",
@@ -29,6 +31,51 @@ LEARNER = (
         'if False and ":" not in',
         ("tests/unit/launch/test_config.py",),
     ),
+    # what the state says of parts and numbers, where they are used
+    Mutant(
+        "targets-of-the-other-sign",
+        "learner/temperature.py",
+        "mean_log_prob + self._target",
+        "mean_log_prob - self._target",
+        TEMPERATURE,
+    ),
+    Mutant(
+        "no-target-entropy",
+        "learner/train_state.py",
+        "Temperature(config, self.target_entropy,",
+        "Temperature(config, 0.0,",
+        SAC,
+    ),
+    Mutant(
+        "alpha-one-for-the-actor",
+        "learner/sac.py",
+        "self._actor_gradients(rows, alpha)",
+        "self._actor_gradients(rows, alpha * 0 + 1)",
+        SAC,
+    ),
+    Mutant(
+        "one-decay-for-both",
+        "learner/train_state.py",
+        "(config.adam_beta1, config.adam_beta2)",
+        "(config.adam_beta1, config.adam_beta1)",
+        SAC,
+    ),
+    Mutant("small-gradients-are-enlarged", "learner/sac.py", ".clamp(max=1.0)", ".clamp(max=1e9)", SAC),
+    Mutant("published-as-fast-as-it-goes", "learner/loop.py", ">= config.publish_period_s", ">= 0", LOOP),
+    Mutant("parts-that-lack-are-nameless", "learner/train_state.py", 'f"{name}: {error}"', "str(error)", SAC),
+    Mutant("too-few-critics-are-met-later", "learner/sac.py", 'if hasattr(model.options, "critics"):', "if False:", OPTIONS),
+    Mutant(
+        "switches-are-asked-of-everybody",
+        "learner/gaussian_actor.py",
+        'getattr(self.options, "switches", ())',
+        "self.options.switches",
+        ("tests/unit/examples/test_own_sac.py",),
+    ),
+    Mutant("all-skipped-is-done", "launch/runner.py", "result.updates_skipped >= result.updates", "False", TRAIN),
+    Mutant(
+        "damage-is-told-to-nobody", "launch/runner.py", "if damaged := self._set_aside() - aside:", "if damaged := None:", TRAIN
+    ),
+    Mutant("skipped-are-not-told", "launch/train_command.py", "if result.updates_skipped else []", "if False else []", TRAIN),
     # switches
     Mutant(
         "choices-count-alike-however-likely",

@@ -22,7 +22,6 @@ from headrace.common.errors import ConfigError, EnvError
 from headrace.common.specs import SOURCE_HUMAN, ActionSpec, ObsSpec
 
 FAKES = Path(__file__).resolve().parents[2] / "helpers" / "fakes"
-ROOT = Path(__file__).resolve().parents[3]
 ARM, LEADER = "examples.robots.lerobot_arm:LeRobotArm", "examples.robots.lerobot_leader:LeRobotLeader"
 LOW, HIGH = [-100.0, -100.0, 0.0], [100.0, 100.0, 100.0]
 SO101 = {"type": "so101_follower", "port": "/dev/arm", "id": "white"}
@@ -33,10 +32,9 @@ FOREVER = float("inf")
 
 @pytest.fixture(autouse=True)
 def lerobot(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT)
     monkeypatch.syspath_prepend(FAKES)
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("lerobot", "draccus", "examples")]:
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("lerobot", "draccus") or n.startswith("examples.robots")]:
         del sys.modules[name]
 
 

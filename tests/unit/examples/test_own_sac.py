@@ -1,6 +1,7 @@
 """The model of one's own that the page about training shows."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 from helpers.flow import weights_of
 from helpers.learner import make_batch, make_spec
 
+from examples.own_sac import OwnSAC
 from headrace.actor.config import ActorConfig
 from headrace.actor.policy import make_policy
+from headrace.common.config import option
 from headrace.common.specs import ObsSpec
 from headrace.learner.config import LearnerConfig, ModelConfig
 from headrace.learner.models import make_model
@@ -40,6 +43,25 @@ def test_it_learns_what_is_the_best_action_and_actors_run_it(kind):
     np.testing.assert_allclose(
         acted / spec.action.high, sac.model.sac_forward_actor(features, None, True)[0].detach(), atol=1e-6
     )
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Options of a model without switches."""
+
+    width: int = option(16, help="units")
+    blocks: int = option(1, help="blocks")
+    critics: int = option(2, help="critics")
+
+
+class PlainSAC(OwnSAC):
+    Options = Plain
+
+
+def test_options_need_not_speak_of_switches():
+    spec = make_spec()
+    assert list(PlainSAC(spec).sac_switches) == []
+    assert float(SAC(PlainSAC(spec), spec, LearnerConfig(), 0).update(make_batch(spec))["sac/updates_skipped"]) == 0
 
 
 def test_the_page_shows_it_as_it_is():

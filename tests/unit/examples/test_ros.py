@@ -15,18 +15,16 @@ from headrace.common.errors import ConfigError, EnvError
 from headrace.common.specs import ActionSpec, ObsSpec
 
 FAKES = Path(__file__).resolve().parents[2] / "helpers" / "fakes"
-ROOT = Path(__file__).resolve().parents[3]
 ARM = "examples.robots.ros_arm:RosArm"
 CAMERA = {"topic": "/front/image", "height": 2, "width": 3}
-OURS = ("rclpy", "sensor_msgs", "std_msgs", "examples")
+OURS = ("rclpy", "sensor_msgs", "std_msgs")
 
 
 @pytest.fixture(autouse=True)
 def ros(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT)
     monkeypatch.syspath_prepend(FAKES)
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+    for name in [n for n in sys.modules if n.partition(".")[0] in OURS or n.startswith("examples.robots")]:
         del sys.modules[name]
 
 

@@ -379,6 +379,41 @@ def test_a_run_without_a_saved_update_has_no_policy_to_judge(place, capsys, monk
     assert (result["updates"], result["updates_granted"], result["episodes"]) == (0, updates, 0)
 
 
+def test_a_run_that_skipped_every_update_did_not_do_its_job(place, capsys):
+    words = ["short.yaml", "--mode", "sync", "--run.dir", "runs", "--run.name", "huge", "--env.reward", "helpers.playing:huge"]
+    (place / "short.yaml").write_text(yaml.safe_dump(SHORT))
+    assert cli.main(["train", *words]) == 1
+    assert "all 28 updates were skipped, since a loss or a gradient was not finite" in capsys.readouterr().err.splitlines()[-1]
+    result = read_json(place / "runs" / "huge" / "result.json")
+    assert (result["updates"], result["updates_skipped"]) == (28, 28)
+
+
+def test_skipped_updates_are_told_at_the_end(place, capsys):
+    metrics = place / "metrics.jsonl"
+    metrics.write_text('{"sac/updates_skipped": 0.0}\n{"sac/updates_skipped": 3.0}\n{"env/return_mean": 1.0}\n')
+    assert runner.skipped(metrics) == 3
+    assert runner.skipped(place / "none.jsonl") == 0
+    run = RunDir.create(place / "runs" / "some", {})
+    job = runner._Job(make_config(SHORT, ["--eval.final_episodes", "0"]), run, None)
+    policy = run.checkpoints / "step_000000000028" / "policy.hrw"
+    policy.parent.mkdir(parents=True)
+    policy.write_bytes(WeightSet(Version("learner", 2, 28), {}, {}).pack())
+    run.metrics.write_bytes(metrics.read_bytes())
+    print_result(job._conclude({"env_steps": 60, "updates": 28, "offline_updates": 0, "counters": {}}, 1.0))
+    assert "updates skipped  3: loss or gradient not finite" in capsys.readouterr().out
+
+
+def test_a_damaged_checkpoint_that_a_run_goes_on_without_is_told(place, capsys):
+    (place / "short.yaml").write_text(yaml.safe_dump(SHORT))
+    words = ["--run.name", "cut", "--learner.checkpoint_every_updates", "10", "--pacing.env_steps", "200"]
+    assert cli.main(["train", "short.yaml", "--mode", "sync", "--run.dir", "runs", *words]) == 0
+    assert "damaged" not in capsys.readouterr().err
+    newest = max((place / "runs" / "cut" / "checkpoints").glob("step_*"))
+    (newest / "state.safetensors").unlink()
+    assert cli.main(["train", "--resume", "runs/cut", "--pacing.env_steps", "240"]) == 0
+    assert f"passed over for an earlier one, and set aside: damaged-{newest.name}" in " ".join(capsys.readouterr().err.split())
+
+
 def test_seeds_skip_what_is_finished(place, capsys):
     words = ["train", "tiny.yaml", "--mode", "sync", "--run.dir", str(place / "runs"), "--pacing.env_steps", "60"]
     assert cli.main([*words, "--seeds", "0,1"]) == 0

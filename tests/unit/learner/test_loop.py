@@ -247,6 +247,27 @@ def test_updates_that_come_too_soon_behind_a_publish_are_published_while_no_batc
     assert before_its_end == [0, 10]
 
 
+def test_publishes_are_a_period_apart_however_fast_updates_come(make, monkeypatch):
+    made, published, coming = make(publish_every_updates=1, publish_period_s=0.5), [], iter([["batch"]] * 16)
+    stop = threading.Event()
+
+    def get(timeout_s):
+        made._clock.advance(0.125)
+        batches = next(coming, None)
+        if batches is None:
+            stop.set()
+        return batches
+
+    def update(batches):
+        made.sac.step += 1
+
+    monkeypatch.setattr(made._feed, "get", get)
+    monkeypatch.setattr(made, "_update", update)
+    monkeypatch.setattr(made._feed, "publish", lambda weights, halved: published.append(weights.version.step))
+    made.run(stop)
+    assert published == [0, 4, 8, 12, 16]
+
+
 def test_a_failure_of_the_writing_thread_ends_the_training(made, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("a defect")

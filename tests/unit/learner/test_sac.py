@@ -304,6 +304,52 @@ def test_gradient_clipping_bounds_the_step(monkeypatch):
     assert total == pytest.approx(0.01, rel=1e-3)
 
 
+def test_a_gradient_below_the_limit_is_left_as_it_is(monkeypatch):
+    seen = []
+    for clip in (None, 1e6):
+        sac = make_sac(SPEC, grad_clip=clip)
+        for optimizer in (sac.critic_optimizer, sac.actor_optimizer):
+            monkeypatch.setattr(optimizer, "step", lambda g, skip: seen.append([x.clone() for x in g]))
+        sac.update(make_batch(SPEC))
+    free, clipped = seen[:2], seen[2:]
+    for ours, theirs in zip(free, clipped, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("generic", [False, True])
+@pytest.mark.parametrize("alpha", [0.5, 0.0])
+def test_the_actors_loss_weighs_the_entropy_by_alpha(generic, alpha):
+    model = ModelConfig("helpers.learner:OwnModel", {}) if generic else ModelConfig(options={"hidden": [16], "critics": 1})
+    sac = make_sac(SPEC, model=model, alpha=alpha, temperature="fixed", actor_reduction="mean")
+    found = sac.update_actor(sac.prepare(make_batch(SPEC)))
+    expected = alpha * found["actor/logprob_mean"] - found["actor/qvalue_mean"]
+    torch.testing.assert_close(found["actor/loss"], expected)
+    assert found["actor/logprob_mean"].abs() > 0.1
+
+
+@pytest.mark.parametrize("per_dim", [-1.0, 0.25])
+def test_alpha_is_steered_to_the_target_entropy_of_the_config(per_dim):
+    target = per_dim * 2  # dimensions of the action
+    for off, rises in ((-0.1, False), (0.1, True)):
+        sac = make_sac(SPEC, target_entropy_per_dim=per_dim)
+        sac.temperature.update(torch.tensor(off - target), torch.zeros(()))
+        assert (sac.log_alpha > 0) == rises
+
+
+def test_every_optimizer_has_both_decays_of_the_config():
+    sac = make_sac(SPEC, adam_beta1=0.5, adam_beta2=0.9)
+    sac.update(make_batch(SPEC))
+    for part in (sac.actor_optimizer, sac.critic_optimizer, sac.temperature.optimizer):
+        state = part.get_state()
+        means, squares = (
+            torch.cat([t.flatten() for name, t in sorted(state.items()) if name.startswith(kind)])
+            for kind in ("mean", "square")
+        )
+        moved = means.abs() > 1e-6
+        assert moved.any()
+        torch.testing.assert_close(means[moved] ** 2 / squares[moved], torch.full((int(moved.sum()),), 0.5**2 / 0.1))
+
+
 def test_statistics_are_used_and_not_changed():
     sac = make_sac(SPEC, normalise_obs=True)
     first = ObsStatistics(10, {"obs": np.array([1, 2, 3], "<f4")}, {"obs": np.array([4, 4, 4], "<f4")})
@@ -320,6 +366,26 @@ def test_statistics_are_used_and_not_changed():
     tensors = sac.weights(Version("learner", 1, 1)).tensors
     assert tensors["mean.obs"].tolist() == [0, 0, 0]
     assert tensors["var.obs"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("critic_optimizer.", "critic_optimizer: optimiser: tensor 'count' is missing"),
+        ("actor_optimizer.", "actor_optimizer: optimiser: tensor 'count' is missing"),
+        ("alpha_optimizer.", "alpha_optimizer: optimiser: tensor 'count' is missing"),
+        ("critic_optimizer.mean.", r"critic_optimizer: optimiser: tensor 'mean\..*' is missing"),
+        ("normaliser.", "normaliser: .* is missing"),
+        ("generator", "learner state: generator is missing"),
+        ("log_alpha", "learner: tensor 'log_alpha' is missing"),
+    ],
+)
+def test_a_part_that_a_state_lacks_is_named(gone, said):
+    sac = make_sac(SPEC, normalise_obs=True)
+    state = sac.get_state()
+    state["tensors"] = {name: tensor for name, tensor in state["tensors"].items() if not name.startswith(gone)}
+    with pytest.raises(CheckpointError, match=said):
+        sac.set_state(state)
 
 
 def test_published_weights_do_not_change_with_the_next_update():

@@ -104,8 +104,12 @@ def test_all_critics_give_the_target_of_sac_to_the_bit():
 
 
 def test_more_critics_than_there_are_cannot_be_drawn():
-    sac = make_sac(SPEC, target_critics=3)
-    with pytest.raises(ConfigError, match=r"learner\.target_critics: 3 of the model's 2 critics; nearest valid: 2"):
+    """A model that says how many it has is refused before anybody acts by it, another one by its first update."""
+    why = r"learner\.target_critics: 3 of the model's 2 critics; nearest valid: 2"
+    with pytest.raises(ConfigError, match=why):
+        make_sac(SPEC, target_critics=3)
+    sac = make_sac(SPEC, model=ModelConfig("helpers.learner:OwnModel", {}), target_critics=3)
+    with pytest.raises(ConfigError, match=why):
         sac.update(make_batch(SPEC))
 
 

@@ -28,6 +28,14 @@ def test_alpha_follows_the_entropy(form):
     assert torch.equal(up.alpha(), kept)
 
 
+@pytest.mark.parametrize("form", ["auto_exp", "auto_log", "auto_softplus"])
+@pytest.mark.parametrize(("log_prob", "rises"), [(0.5, False), (1.5, True)])
+def test_alpha_rises_where_the_entropy_is_below_the_target_itself_and_not_below_zero(form, log_prob, rises):
+    temperature = Temperature(LearnerConfig(temperature=form), -1.0)  # entropies of -0.5 and -1.5
+    temperature.update(torch.tensor(log_prob), GO)
+    assert (temperature.alpha() > 1) == rises
+
+
 def test_fixed_alpha_stays():
     temperature = Temperature(LearnerConfig(temperature="fixed", alpha=0.2), -1.0)
     temperature.update(torch.tensor(5.0), GO)
