@@ -15,7 +15,7 @@ import numpy as np
 from headrace.actor.config import EnvConfig
 from headrace.actor.gym_human import human_action
 from headrace.actor.gym_make import AnyEnv, make_env, reason_of
-from headrace.actor.gym_spaces import blank
+from headrace.actor.gym_spaces import blank, leaves_of
 from headrace.actor.gym_success import JUDGED
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
@@ -71,6 +71,7 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(maker.make())
         self.turn = 0
         self._maker = maker
+        self._leaves = leaves_of(self.observation_space, maker.config)
         self._crash = ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -87,6 +88,7 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
             if self.env.has_wrapper_attr("on_episode"):
                 self.env.get_wrapper_attr("on_episode")(maker.lane, episode)
             obs, info = self.env.reset(seed=derive_seed(int(maker.place[0]), *maker.place[1:], episode))
+            self._require_shapes(obs)
             return obs, _task(info)
         except Exception as error:  # any error of a foreign env is a crash of this lane, not of the actor
             self._crash = reason_of(error)
@@ -97,6 +99,7 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
         if not self._crash:
             try:
                 obs, reward, terminated, truncated, info = self.env.step(action)
+                self._require_shapes(obs)
                 told = self._human(info) | ({JUDGED: info[JUDGED]} if JUDGED in info else {})
                 if not (terminated or truncated):
                     return obs, float(reward), False, False, told
@@ -105,6 +108,12 @@ class Guard(gym.Wrapper[Any, Any, Any, Any]):
             except Exception as error:
                 self._crash = reason_of(error)
         return blank(self.observation_space), 0.0, False, True, {CRASH: self._crash}
+
+    def _require_shapes(self, obs: Any) -> None:
+        """Refuse what would only be found out when the lanes' observations are put together, without its key."""
+        for leaf in self._leaves:
+            if (shape := np.shape(leaf.of(obs))) != leaf.spec.shape:
+                raise EnvError(f"observation {leaf.spec.key!r} is {shape}, and its space says {leaf.spec.shape}")
 
     def _human(self, info: dict[str, Any]) -> dict[str, Any]:
         taken = human_action(info, int(np.prod(self.action_space.shape or ())))

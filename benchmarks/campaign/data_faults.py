@@ -105,6 +105,13 @@ DATA = (
     ),
     Mutant("robots-explore", "actor/config.py", "if self.robot and self.epsilon > 0:", "if False:", EXPLORING),
     Mutant("actors-do-not-explore", "actor/loop.py", "self._explorer.mix(choice.found, self._rng)", "choice.found", LOOP),
+    Mutant(
+        "shapes-are-met-later",
+        "actor/gym_guard.py",
+        "!= leaf.spec.shape:",
+        "!= shape:",
+        ("tests/unit/actor/test_gym_lanes.py",),
+    ),
     # tasks
     Mutant("tasks-of-a-reset-are-lost", "actor/gym_guard.py", "return obs, _task(info)", "return obs, {}", TASKS),
     Mutant("tasks-of-an-autoreset-are-lost", "actor/gym_lanes.py", "self._note_tasks(found[4])", "pass", TASKS),

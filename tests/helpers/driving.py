@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from headrace.actor.assembler import Assembler
@@ -97,3 +98,15 @@ def drive_config(env: EnvConfig, calls: int, window: WindowConfig | None = None,
         return drive(lanes, calls, **kwargs)
     finally:
         lanes.close()
+
+
+class Growing(gym.ObservationWrapper):
+    """Observations that have one number more than their space after so many steps, or from the reset on."""
+
+    def __init__(self, env, after=0):
+        super().__init__(env)
+        self._left = after
+
+    def observation(self, obs):
+        self._left -= 1
+        return np.append(obs, 0.0) if self._left < 0 else obs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.driving import drive, drive_config, scripted_action
 
-from headrace.actor.config import EnvConfig, WindowConfig
+from headrace.actor.config import EnvConfig, WindowConfig, WrapperConfig
 from headrace.actor.envs import make_lanes
 from headrace.common.errors import EnvError
 from headrace.common.seeds import derive_seed
@@ -146,6 +146,17 @@ def test_an_env_that_always_crashes_is_given_up_by_name():
         drive(lanes, 40)
     assert lanes.restarts == 4
     lanes.close()
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("after", [0, 3])
+def test_an_observation_of_another_shape_than_its_space_is_named(after, lanes):
+    wrapper = WrapperConfig("helpers.driving:Growing", {"after": after})
+    config = EnvConfig("Pendulum-v1", wrappers=(wrapper,), lanes=lanes, max_restarts=2, max_episode_steps=5)
+    made_lanes = made(config)
+    with pytest.raises(EnvError, match=r"EnvError: observation 'obs' is \(4,\), and its space says \(3,\)"):
+        drive(made_lanes, 40)
+    made_lanes.close()
 
 
 def test_finished_episodes_forgive_crashes():
