@@ -180,10 +180,15 @@ class SamplingConfig:
                     f" {name}_0: {{task: [0], share: ...}}; or {path}.method: uniform"
                 )
         for mix, shares in self.mixes.items():
-            if abs(sum(shares.values()) - 1) > 1e-6:
+            total = sum(shares.values())
+            if abs(total - 1) > 1e-6:
                 key = "share" if mix == "critic" else "actor_share (share where it is none)"
                 listed = ", ".join(f"{name} {share:g}" for name, share in shares.items())
-                raise ConfigError(f"{path}.sets: {key} adds up to {sum(shares.values()):g} ({listed}), must be 1")
+                scaled = {name: share / total if total else 1 / len(shares) for name, share in shares.items()}
+                raise ConfigError(
+                    f"{path}.sets: {key} adds up to {total:g} ({listed}), must be 1; nearest valid:"
+                    f" {', '.join(f'{name} {share:.4g}' for name, share in scaled.items())}"
+                )
 
     def check_pinned(self, path: str = "sampling") -> None:
         """Refuse what pinned demonstrations cannot be sampled with."""

@@ -30,7 +30,11 @@ def test_three_thirds_are_one():
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        ({"a": {"share": 0.5}, "b": {"share": 0.4}}, r"sampling.sets: share adds up to 0.9 \(a 0.5, b 0.4\), must be 1"),
+        (
+            {"a": {"share": 0.5}, "b": {"share": 0.4}},
+            r"sampling.sets: share adds up to 0.9 \(a 0.5, b 0.4\), must be 1; nearest valid: a 0.5556, b 0.4444",
+        ),
+        ({"a": {"share": 0.0}, "b": {"share": 0.0}}, r"adds up to 0 \(a 0, b 0\), must be 1; nearest valid: a 0.5, b 0.5"),
         ({"a": {"share": 0.5, "actor_share": 0.9}, "b": {"share": 0.5}}, r"actor_share.* adds up to 1.4 \(a 0.9, b 0.5\)"),
         ({"a-b": {"share": 1}}, "'a-b' is not a name"),
         ({"a": {}}, "sampling.sets.a.share: required"),
