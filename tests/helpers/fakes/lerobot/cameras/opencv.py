@@ -1,11 +1,14 @@
 """A camera whose pictures count up, 100 a second; ``index_or_path`` says what is wrong with it."""
 
+import threading
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from lerobot.cameras import CameraConfig
+
+GATE = threading.Event()  # a camera that is held waits for it before its second picture
 
 
 @CameraConfig.register_subclass("opencv")
@@ -30,6 +33,8 @@ class OpenCVCamera:
     def async_read(self, timeout_ms=200):
         time.sleep(1 / self.config.fps)
         self.number += 1
+        if self.config.index_or_path == "held" and self.number > 1:
+            GATE.wait(30)
         if self.config.index_or_path == "dies" and self.number > 5:
             raise RuntimeError("camera is gone")
         if self.config.index_or_path == "stutters" and self.number % 2:
