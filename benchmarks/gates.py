@@ -23,9 +23,8 @@ DIR holds a virtual environment ``sb3`` with torch==2.13.0, stable-baselines3 an
 headrace uses. Nothing of it is a dependency of headrace.
 
 How long: on two cores a Pendulum run takes about 2 to 6 minutes, 50,000 env steps of HalfCheetah 10 to 20 (stable-baselines3
-likewise), 100,000 twice that, with crossq 50 to 90; 30,000 of the others 6 to 12; a reach run 5 to 15, one of
-pixels 12 to 35. That is some 15 hours
-in all, and no run may take more than 90 minutes.
+likewise), 100,000 twice that, with crossq 40 to 90; 30,000 of the others 6 to 12; a reach run 5 to 15, one of pixels 12 to
+35. That is some 15 hours in all, and no run may take more than 90 minutes.
 Each finished run adds one line to docs/results/gates.jsonl and is not run again while its settings stay the same, so a
 campaign can be stopped (Ctrl-C) and gone on with later, and two may run beside each other with different gates or seeds; a
 run that did not finish leaves no line. Runs lie in runs/, their pools are deleted when they have ended well.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
@@ -221,9 +222,12 @@ def require_updates(config: RunConfig, result: TrainResult) -> None:
 
 
 def skipped(metrics: Path) -> int:
-    """How many updates of the run changed nothing, as the last line says that tells it."""
-    told = [line["sac/updates_skipped"] for line in each_line(metrics) if line.get("sac/updates_skipped") is not None]
-    return int(told[-1]) if told else 0
+    """How many updates of the run changed nothing, as the last line says that tells it; 0 where none can be read."""
+    found = 0
+    with contextlib.suppress(HeadraceError):  # a run is not lost for want of its metrics
+        for line in each_line(metrics):
+            found = int(line.get("sac/updates_skipped") or found)
+    return found
 
 
 class Stopped(KeyboardInterrupt):

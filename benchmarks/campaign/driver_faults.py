@@ -19,7 +19,7 @@ DRIVERS = (
     ),
     Mutant("lerobot-has-limits-of-its-own", ARM, '("cameras", "max_relative_target")', '("cameras",)', LEROBOT_TEST),
     Mutant("lerobot-calibrates-at-connect", ARM, "connect(calibrate=False)", "connect()", LEROBOT_TEST),
-    Mutant("lerobot-moves-uncalibrated", ARM, "if not self._arm.is_calibrated:", "if False:", LEROBOT_TEST),
+    Mutant("lerobot-moves-uncalibrated", ARM, "if not arm.is_calibrated:", "if False:", LEROBOT_TEST),
     Mutant("a-dead-camera-shows-its-last-picture", ARM, "if self._problem is not None or", "if", LEROBOT_TEST),
     Mutant("a-late-picture-ends-the-camera", ARM, "except TimeoutError:", "except ZeroDivisionError:", LEROBOT_TEST),
     Mutant("pictures-of-any-shape", ARM, "if picture.shape != self.shape or", "if", LEROBOT_TEST),

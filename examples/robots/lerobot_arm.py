@@ -55,8 +55,8 @@ class LeRobotArm:
                 instead = "env.kwargs.cameras" if key == "cameras" else "robot.guard.max_delta"
                 raise ConfigError(f"env.kwargs.robot.{key}: {robot[key]!r}; leave it out, and set {instead}")
         self._clock, self._named = clock or MonotonicClock(), f"{robot.get('type')} at {robot.get('port')}"
-        self._arm = made("robots", "robot", robot)
-        looks = {name: made("cameras", "camera", words) for name, words in (cameras or {}).items()}
+        self._arm = made("robots", robot)
+        looks = {name: made("cameras", words) for name, words in (cameras or {}).items()}
         self._eyes = {IMAGES + name: Eye(camera, name, self._clock) for name, camera in looks.items()}
         self._motors, self._goals = list(self._arm.observation_features), list(self._arm.action_features)
         if any(kind is not float for kind in self._arm.observation_features.values()) or set(self._goals) - set(self._motors):
@@ -74,12 +74,7 @@ class LeRobotArm:
 
     def connect(self) -> None:
         """Reach motors and cameras; torque is on behind it, as LeRobot has it."""
-        try:
-            self._arm.connect(calibrate=False)
-        except Exception as error:  # whatever a bus raises becomes one line
-            raise EnvError(f"robot {self._named} cannot be reached: {one_line(error)}; is it on, at this port?") from error
-        if not self._arm.is_calibrated:
-            raise EnvError(f"robot {self._named} is not calibrated under its id: run lerobot-calibrate with the same --robot.*")
+        reach(self._arm, f"robot {self._named}")
         for eye in self._eyes.values():
             eye.open()
 
@@ -198,17 +193,31 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def made(package: str, what: str, words: Mapping[str, Any]) -> Any:
+def reach(arm: Any, named: str) -> None:
+    """Connect a robot or a leader that was calibrated before.
+
+    Raises:
+        EnvError: it cannot be reached, or was not calibrated, and what to do.
+    """
+    try:
+        arm.connect(calibrate=False)
+    except Exception as error:  # whatever a bus raises becomes one line
+        raise EnvError(f"{named} cannot be reached: {one_line(error)}; is it on, at this port?") from error
+    if not arm.is_calibrated:
+        raise EnvError(f"{named} is not calibrated under its id: run lerobot-calibrate with the same type, port and id")
+
+
+def made(package: str, words: Mapping[str, Any]) -> Any:
     """One of LeRobot's robots, cameras or teleoperators, not connected, from the words that its commands take.
 
     Args:
         package: ``robots``, ``cameras`` or ``teleoperators``.
-        what: ``robot``, ``camera`` or ``teleoperator``.
         words: ``type`` and what that type takes.
 
     Raises:
         ConfigError: LeRobot is not here, or has no such type, or takes no such words.
     """
+    what = package.removesuffix("s")
     try:
         found, draccus = importlib.import_module(f"lerobot.{package}"), importlib.import_module("draccus")
     except ImportError as error:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from examples.robots.lerobot_arm import made, one_line
+from examples.robots.lerobot_arm import made, reach
 from headrace.actor.robot import Observation, Robot
 from headrace.actor.teleop import NOBODY, Reading
-from headrace.common.errors import ConfigError, EnvError
+from headrace.common.errors import ConfigError
 from headrace.common.specs import ActionSpec
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +32,7 @@ class LeRobotLeader:
     gives = "position"
 
     def __init__(self, action: ActionSpec, teleop: Mapping[str, Any], moved: float = 2.0, rest_s: float = 2.0) -> None:
-        self._leader = made("teleoperators", "teleoperator", teleop)
+        self._leader = made("teleoperators", teleop)
         self._named, self._moved, self._rest_s = f"{teleop.get('type')} at {teleop.get('port')}", moved, rest_s
         self._joints = list(self._leader.action_features)
         if len(self._joints) != action.dim:
@@ -44,12 +44,7 @@ class LeRobotLeader:
 
     def connect(self, robot: Robot) -> None:
         """Reach the leader; its motors are loose."""
-        try:
-            self._leader.connect(calibrate=False)
-        except Exception as error:  # whatever a bus raises becomes one line
-            raise EnvError(f"leader {self._named} cannot be reached: {one_line(error)}; is it on, at this port?") from error
-        if not self._leader.is_calibrated:
-            raise EnvError(f"leader {self._named} is not calibrated under its id: run lerobot-calibrate with these --teleop.*")
+        reach(self._leader, f"leader {self._named}")
 
     def read(self, now: float, seen: Observation) -> Reading:
         """Where the leader is, while somebody has it in hand."""

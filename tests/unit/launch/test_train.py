@@ -393,6 +393,8 @@ def test_skipped_updates_are_told_at_the_end(place, capsys):
     metrics.write_text('{"sac/updates_skipped": 0.0}\n{"sac/updates_skipped": 3.0}\n{"env/return_mean": 1.0}\n')
     assert runner.skipped(metrics) == 3
     assert runner.skipped(place / "none.jsonl") == 0
+    (place / "damaged.jsonl").write_text("no JSON\n")
+    assert runner.skipped(place / "damaged.jsonl") == 0
     run = RunDir.create(place / "runs" / "some", {})
     job = runner._Job(make_config(SHORT, ["--eval.final_episodes", "0"]), run, None)
     policy = run.checkpoints / "step_000000000028" / "policy.hrw"

@@ -225,9 +225,22 @@ def test_a_stop_while_a_checkpoint_is_written_waits_for_it_and_writes_the_last(m
     assert checkpoint.newest(made._settings.checkpoints).name == "step_000000000006"
 
 
+def fed(made, monkeypatch, get):
+    """Have batches come by ``get`` and updates take no time; the list of steps at which weights are published."""
+    published = []
+
+    def update(batches):
+        made.sac.step += 1
+
+    monkeypatch.setattr(made._feed, "get", get)
+    monkeypatch.setattr(made, "_update", update)
+    monkeypatch.setattr(made._feed, "publish", lambda weights, halved: published.append(weights.version.step))
+    return published
+
+
 def test_updates_that_come_too_soon_behind_a_publish_are_published_while_no_batch_comes(made, monkeypatch):
     """Robots may stand still until they see them, so that no further update would follow."""
-    stop, published, before_its_end, coming = threading.Event(), [], [], iter([["batch"]] * 10)
+    stop, before_its_end, coming = threading.Event(), [], iter([["batch"]] * 10)
 
     def get(timeout_s):
         batches = next(coming, None)
@@ -237,19 +250,13 @@ def test_updates_that_come_too_soon_behind_a_publish_are_published_while_no_batc
             stop.set()
         return batches
 
-    def update(batches):
-        made.sac.step += 1
-
-    monkeypatch.setattr(made._feed, "get", get)
-    monkeypatch.setattr(made, "_update", update)
-    monkeypatch.setattr(made._feed, "publish", lambda weights, halved: published.append(weights.version.step))
+    published = fed(made, monkeypatch, get)
     made.run(stop)
     assert before_its_end == [0, 10]
 
 
 def test_publishes_are_a_period_apart_however_fast_updates_come(make, monkeypatch):
-    made, published, coming = make(publish_every_updates=1, publish_period_s=0.5), [], iter([["batch"]] * 16)
-    stop = threading.Event()
+    made, stop, coming = make(publish_every_updates=1, publish_period_s=0.5), threading.Event(), iter([["batch"]] * 16)
 
     def get(timeout_s):
         made._clock.advance(0.125)
@@ -258,12 +265,7 @@ def test_publishes_are_a_period_apart_however_fast_updates_come(make, monkeypatc
             stop.set()
         return batches
 
-    def update(batches):
-        made.sac.step += 1
-
-    monkeypatch.setattr(made._feed, "get", get)
-    monkeypatch.setattr(made, "_update", update)
-    monkeypatch.setattr(made._feed, "publish", lambda weights, halved: published.append(weights.version.step))
+    published = fed(made, monkeypatch, get)
     made.run(stop)
     assert published == [0, 4, 8, 12, 16]
 
